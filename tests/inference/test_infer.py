@@ -162,8 +162,8 @@ def test_an_engine_takes_the_place_of_what_torch_was_told(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"deaf": frozenset({"openvino"})}, "was asked for, and openvino computed in float32."),
-        ({"idle": frozenset({"openvino"})}, "took no operator of the model."),
+        ({"deaf": frozenset({"openvino"})}, "was requested, but openvino computed in float32."),
+        ({"idle": frozenset({"openvino"})}, "ran no operator of the model."),
         ({"absent": frozenset({"openvino"})}, "the model ran without it."),
     ],
 )
@@ -265,7 +265,7 @@ def test_another_precision_than_asked_for_is_not_recommended(tmp_path: Path) -> 
     study = search(tmp_path, deaf=frozenset({"half-weights"}))
     found = verdict(study, "half-weights")
     assert isinstance(found, NotVerified)
-    assert "bfloat16 was asked for, and the model computed in float32." in found.reason
+    assert "bfloat16 was requested, but the model computed in float32." in found.reason
 
 
 def test_a_compiler_that_found_nothing_to_compile_is_not_recommended(tmp_path: Path) -> None:

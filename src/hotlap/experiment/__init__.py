@@ -1,1 +1,1 @@
-"""Trials, what they cost, and what is known so far: what every procedure is made of."""
+"""Trials, their costs and the study in progress: the building blocks of every procedure."""

@@ -1,4 +1,4 @@
-"""What no lever can beat: the loader alone, the model alone, and the machine's own rate of multiplication."""
+"""Measure upper bounds: the loader alone, the model alone, and the machine's matrix multiplication rate."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ _SWEEP_SECONDS_PER_SETTING = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The ceilings, and the situation that the levers are asked about; ``disturbed`` are those of the measurements that
-    it rests on which others on the machine disturbed."""
+    """The ceilings, and the situation that levers get.
+
+    ``disturbed`` are the measurements behind it that other processes disturbed.
+    """
 
     situation: Situation
     flop_utilisation: float | None = None
@@ -44,15 +46,17 @@ class Bounds:
 
     @property
     def trusted(self) -> Situation:
-        """The situation without the ceilings that were disturbed: no lever may be passed over for what others did. The
-        account of the script is in every bound, so that none is left where it was disturbed."""
+        """The situation without disturbed ceilings: no lever may be skipped because of other processes.
+
+        Every bound uses the script's time account, so none remains if that was disturbed.
+        """
         every = self.situation.ceilings
         kept = () if "account" in self.disturbed else tuple(it for it in every if it.name not in self.disturbed)
         return msgspec.structs.replace(self.situation, ceilings=kept)
 
 
 def measure_ceilings(trials: Trials, draft: StudyDraft, observation: Observation, machine: Machine) -> Bounds:
-    """Time the loader without the model and the model without the loader, as far as the budget allows."""
+    """Time the loader without the model, and the model without the loader, if the budget allows."""
     run, phases = observation.run, observation.account
     situation = Situation(
         facts=run.facts,
@@ -75,7 +79,7 @@ def measure_ceilings(trials: Trials, draft: StudyDraft, observation: Observation
 
 
 def note_bounds(draft: StudyDraft, bounds: Bounds) -> None:
-    """Write what was measured into the study."""
+    """Write the measurements into the study."""
     draft.update(
         ceilings=bounds.situation.ceilings,
         model_flop_utilisation=bounds.flop_utilisation,
@@ -84,8 +88,7 @@ def note_bounds(draft: StudyDraft, bounds: Bounds) -> None:
 
 
 def situation_with(situation: Situation, plan: Plan, run: Run) -> Situation:
-    """The situation once ``plan`` is switched on, as ``run`` showed it: the account is the plan's, and only those
-    ceilings remain that the plan does not move."""
+    """The situation with ``plan`` switched on: the time account of ``run``, and the ceilings that the plan keeps."""
     phases, _ = account_of(run)
     per_sample = phases.wall / max(1e-9, phases.samples_per_step)
     loader_changed = any(it.lever == "loader" for it in plan.settings)
@@ -166,8 +169,7 @@ def _loader_ceiling(facts: ScriptFacts, phases: PhaseAccount, rates: tuple[Loade
 
 
 def _model_ceiling(trials: Trials, draft: StudyDraft, phases: PhaseAccount) -> list[Ceiling]:
-    """One set of the script and of the script with its first batch replayed from memory: what the second one takes,
-    no loader can save."""
+    """Time the script with its first batch replayed from memory, next to the script: no loader can save that time."""
     if not trials.fits(trials.costs.of_set([plans_of.EMPTY] * 2, FEWEST_ROUNDS)):
         draft.warn("The model alone was not timed: the budget is too small.")
         return []
@@ -200,10 +202,10 @@ def _model_ceiling(trials: Trials, draft: StudyDraft, phases: PhaseAccount) -> l
 def _flops(
     facts: ScriptFacts, machine: Machine, phases: PhaseAccount, draft: StudyDraft
 ) -> tuple[float | None, list[Ceiling]]:
-    """Model FLOP utilisation: operations of a step (counted by ``torch.utils.flop_counter``) a second, as a share of
+    """Model FLOP utilisation: operations per second of a step (counted by ``torch.utils.flop_counter``), as a share of
     the matrix multiplication rate that this machine reached in the same number format.
 
-    A rate that the step itself beats is no ceiling, and is left out with a warning. One that is in doubt bounds
+    A rate below that of the step itself is not a ceiling, and is left out with a warning. A doubtful rate bounds
     nothing.
     """
     flops = max((it.flops_per_step for it in facts.models if it.flops_per_step), default=None)
@@ -216,8 +218,8 @@ def _flops(
     least = flops / rate
     if least > phases.wall:
         draft.warn(
-            f"The matmul ceiling is left out: by it a step's {flops:.3g} floating-point operations take at least "
-            f"{1000 * least:.3g} ms, and the step takes {1000 * phases.wall:.3g} ms."
+            f"The matmul ceiling is left out: at that rate a step's {flops:.3g} floating-point operations take at "
+            f"least {1000 * least:.3g} ms, but the step takes {1000 * phases.wall:.3g} ms."
         )
         return None, []
     text = (
@@ -233,8 +235,11 @@ def _flops(
 
 
 def _fastest_format(facts: ScriptFacts) -> str:
-    """The number format in which the step's products may be computed. On CUDA that is TensorFloat-32 for float32
-    matrices where the script allows it, and for float32 convolutions unless it forbids it."""
+    """The number format in which the step's products may be computed.
+
+    On CUDA that is TensorFloat-32 for float32 matrices if the script allows it, and for float32 convolutions unless it
+    forbids it.
+    """
     dtype = facts.autocast_dtype or next((it.dtype for it in facts.models), "float32")
     in_tf32 = facts.matmul_precision != "highest" or any(it.convolutions for it in facts.models)
     return "tf32" if dtype == "float32" and facts.device.startswith("cuda") and in_tf32 else dtype

@@ -1,4 +1,4 @@
-"""From replicates to records: how the arms of the same replicates compare."""
+"""Compare the arms of the same replicates."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ BASELINE, REPEAT, CANDIDATE = range(3)
 def compare_sets(
     sets: Sequence[TurnSet], *, delta: float, confidence: float, arms: tuple[int, int, int] = (0, 1, 2)
 ) -> SpeedComparison:
-    """The arm ``arms[2]`` against ``arms[0]``, with ``arms[1]`` as the reference's repeat."""
+    """Compare the arm ``arms[2]`` with ``arms[0]``; ``arms[1]`` is the reference's repeat."""
     runs = [run for it in sets for run in it.runs]
     remarks = list(disturbances(runs))
     if not all(it.interleaved for it in sets):
-        remarks.append("Memory allowed one launch at a time only, so whole launches were alternated.")
+        remarks.append("Memory sufficed for only one launch at a time, so whole launches were alternated.")
     baseline, repeat, candidate = ([it.rounds[arm] for it in sets] for arm in arms)
     return speed.compare(baseline, repeat, candidate, delta=delta, confidence=confidence, remarks=remarks)
 
@@ -37,9 +37,10 @@ def comparison_of(
     reference_arm: int = BASELINE,
     candidate_arm: int = CANDIDATE,
 ) -> Comparison:
-    """The record of a comparison, with the memory peaks of both sides (per launch, the largest), the level of the
-    reference, and what the candidate changes besides the speed: its start and its energy. Other metrics are compared
-    with a reference that ran twice only: its repeat is their gate."""
+    """The record of a comparison: speed, memory peaks, the reference's seconds per sample, start-up and energy.
+
+    Other metrics are compared only if the reference ran twice: its repeat is their gate.
+    """
     arms = (reference_arm, candidate_arm)
     ran_twice = reference_arm == BASELINE
     return Comparison(
@@ -62,8 +63,10 @@ def comparison_of(
 def compare_parts(
     sets: Sequence[TurnSet], *, delta: float, confidence: float, reference_arm: int, candidate_arm: int
 ) -> SpeedComparison:
-    """One arm against another, neither of which ran twice: what the baseline (arm 0) and its repeat (arm 1) differed by
-    in the same rounds is the gate."""
+    """Compare two arms without a repeat.
+
+    The gate is the difference between the baseline (arm 0) and its repeat (arm 1) in the same rounds.
+    """
     baseline, repeat, reference, candidate = (
         [it.rounds[arm] for it in sets] for arm in (BASELINE, REPEAT, reference_arm, candidate_arm)
     )
@@ -74,8 +77,10 @@ def compare_parts(
 def comparison_within_launch(
     reference: Plan, candidate: Plan, turns: TurnSet, *, delta: float, arms: tuple[int, int]
 ) -> Comparison:
-    """Two arms (reference, candidate) of a single launch whose arms 0 and 1 are the same. Of memory it says nothing:
-    the process has one peak."""
+    """Compare two arms (reference, candidate) of a single launch whose arms 0 and 1 are the same.
+
+    Memory is not compared: the process has one peak.
+    """
     reference_rounds, candidate_rounds = (turns.rounds[it] for it in arms)
     again = speed.repeat_of(reference_rounds, turns.rounds[BASELINE], turns.rounds[REPEAT])
     found = speed.compare_within_launch(reference_rounds, again, candidate_rounds, delta=delta)
@@ -83,17 +88,17 @@ def comparison_within_launch(
 
 
 def peak_bytes(run: Run) -> int:
-    """The device's peak where there is one, else the host's."""
+    """The device's peak if there is one, else the host's."""
     return run.device_peak_bytes or run.host_peak_bytes
 
 
 def launch_noise(sets: Sequence[TurnSet]) -> list[float]:
-    """What each set's repeat of the reference differed from it by, as logarithms."""
+    """The difference between the reference and its repeat in each replicate, as logarithms."""
     return [_log_ratio(it.rounds[BASELINE], it.rounds[REPEAT]) for it in sets]
 
 
 def divergence(reference: Run, candidate: Run) -> Failure | None:
-    """A loss that became NaN or infinite where the reference's stayed finite."""
+    """A sentence if the loss became NaN or infinite while the reference's stayed finite."""
     reached = len(reference.steps.wall_seconds)
     rows = [row for row in candidate.steps.not_finite if row < reached]
     if not rows or reference.steps.not_finite:
@@ -106,5 +111,5 @@ def _log_ratio(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def largest_peak_bytes(sets: Sequence[TurnSet], arm: int) -> int:
-    """The largest peak of an arm's launches; 0 where there was none."""
+    """The largest peak of an arm's launches; 0 if there is none."""
     return max((peak_bytes(it.runs[arm]) for it in sets), default=0)

@@ -1,4 +1,4 @@
-"""Is it really better? Replicates of the reference, the reference again, and the candidate; looks at 3, 5 and 8."""
+"""Confirm a gain by replicates of the reference, its repeat and the candidate, with looks at 3, 5 and 8."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OUT_OF_SIGHT_CONFIDENCE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """Sets of three arms and what they say. ``unfinished`` tells that the budget ended the looks early."""
+    """Replicates of three arms and their comparison. ``unfinished``: the budget ended the looks early."""
 
     comparison: Comparison
     sets: tuple[TurnSet, ...]
@@ -31,7 +31,7 @@ class Confirmation:
 
 
 def first_look_cost(trials: Trials, reference: Plan, candidate: Plan, rounds: int) -> float:
-    """Seconds until the first look can decide anything."""
+    """Seconds until the first look can decide."""
     return trials.replicates_seconds([reference, reference, candidate], speed.LOOKS[0].sets, rounds)
 
 
@@ -44,10 +44,10 @@ def confirm(
     lever: str,
     used: Mapping[str, float] = NOTHING_USED,
 ) -> Confirmation | Failure:
-    """Take replicates until a look decides; ``used`` is what the reference takes of what is limited.
+    """Take replicates until a look decides; ``used`` is the reference's use of what is limited.
 
-    Besides the looks' own rule a trial ends when the gain worth having is out of reach: when even the upper end of a
-    60 % interval lies below it. That gives up some power for small gains, and adds no false alarm.
+    Besides the rule of the looks, a trial ends for futility: when the upper end of a 60 % interval is below the gain
+    worth having. That costs some power for small gains, and adds no false positives.
     """
     goal = trials.options.goal
 
@@ -74,7 +74,7 @@ def confirm(
 def _comparison(
     trials: Trials, reference: Plan, candidate: Plan, sets: Sequence[TurnSet], confidence: float | None = None
 ) -> Comparison:
-    """With the confidence that the look at so many sets demands, unless another is asked for."""
+    """Compare with the confidence of the look at so many replicates, unless another is given."""
     confidence = confidence or 1 - speed.alpha_at(len(sets))
     found = compare_sets(sets, delta=trials.options.delta, confidence=confidence)
     return comparison_of(reference, candidate, sets, found)

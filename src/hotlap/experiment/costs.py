@@ -1,7 +1,7 @@
-"""What trials cost, learned from those that ran: the ground on which a budget can be promised.
+"""Estimate what trials cost from those that ran, so that a budget can be kept.
 
-All seconds come from the executor's answers and the journal, never from a clock of our own, so that a resumed search
-estimates the same costs and takes the same decisions.
+All seconds come from the executor's answers and the journal, never from a clock here, so that a resumed search
+estimates the same costs and makes the same decisions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FEWEST_ROUNDS = 8
 USUAL_ROUNDS = 15
 MOST_ROUNDS = 40
 SETTLING_STEPS = 10
-"""What a configuration takes before its first block where a process switches; more where something compiles."""
+"""Seconds of a configuration before its first block in a process that switches; more if something compiles."""
 
 BLOCK_SECONDS = 0.3
 BLOCK_STEPS = 8
@@ -28,15 +28,18 @@ _FIRST_GUESS_WARM_UP_BLOCKS = 3
 _BLOCK_MARGIN = 1.25
 _USUAL_ARMS = 3
 _CROWDING = 1.5
-"""How much slower arms start that start together on as many cores."""
+"""How much slower arms start if they start together on as many cores."""
 _REMEMBERED_SETS = 5
-"""Of the last sets the median counts: one that was disturbed does not, and a machine that changed is noticed."""
+"""The median of this many last replicates counts: it ignores a disturbed one and follows a machine that changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the blocks of a set are cut. ``most_rounds`` is less than :data:`MOST_ROUNDS` for a script that ends soon,
-    and ``most_steps`` is where it ends by itself (None: further than was looked)."""
+    """How a replicate is divided into blocks.
+
+    ``most_rounds`` is less than :data:`MOST_ROUNDS` for a script that ends soon, and ``most_steps`` is where it ends by
+    itself (None: later than observed).
+    """
 
     step_seconds: float
     outside_share: float = 0.0
@@ -47,16 +50,22 @@ class Shape:
 
     @property
     def round_seconds(self) -> float:
-        """Seconds that one arm takes for one round: its block, which is planned with a margin, the step before it that
-        does not count, and what the script does between steps (evaluation and the like)."""
+        """Seconds of one arm for one round.
+
+        They include the block, planned with a margin, the step before it that does not count, and what the script does
+        between steps (evaluation and the like).
+        """
         steps = max(self.block_steps, math.ceil(_BLOCK_MARGIN * self.block_seconds / self.step_seconds)) + 1
         return steps * self.step_seconds * (1 + self.outside_share)
 
 
 class Costs:
-    """Estimates in seconds. ``overhead_seconds`` is what a launch of the baseline adds to a set besides its rounds:
-    start-up and warm-up, less what arms do side by side. ``shape`` says how blocks are cut; how long a step takes was
-    seen by the first run, and is corrected by every set."""
+    """Estimates in seconds.
+
+    ``overhead_seconds`` is what a launch of the baseline adds to a replicate besides its rounds: start-up and warm-up,
+    less what arms do at the same time. ``shape`` says how blocks are cut; the time of a step comes from the first run,
+    and is corrected by every replicate.
+    """
 
     def __init__(self, startup_seconds: float, shape: Shape, *, cores: int = 1) -> None:
         self.shape = shape
@@ -68,30 +77,30 @@ class Costs:
 
     @property
     def overhead_seconds(self) -> float:
-        """The median of the last sets' overheads; before the first one, start-up and some blocks of warm-up."""
+        """The median overhead of the last replicates; before the first one, start-up and some blocks of warm-up."""
         if self._overheads:
             return median(self._overheads)
         return self._start_in_a_set + _FIRST_GUESS_WARM_UP_BLOCKS * self.shape.round_seconds
 
     @property
     def _start_in_a_set(self) -> float:
-        """What an arm's start adds to a set, as arms start side by side."""
+        """The seconds that an arm's start adds to a replicate, since arms start at the same time."""
         return min(1.0, _CROWDING / self._side_by_side) * self.startup_seconds
 
     def _scaled_overhead(self, overhead_seconds: float, was: Shape, becomes: Shape) -> float:
-        """The overhead of a set that is cut in another way: its warm-up is as much longer as its blocks."""
+        """The overhead of a replicate of another shape: its warm-up scales with its blocks."""
         start = min(overhead_seconds, self._start_in_a_set)
         return start + (overhead_seconds - start) * becomes.round_seconds / was.round_seconds
 
     def of_set(self, plans: Sequence[Plan], rounds: int, shape: Shape | None = None) -> float:
-        """One set with these arms, cut as ``shape`` says (by default as usual)."""
+        """One replicate with these arms and this ``shape`` (default: the usual one)."""
         cut = shape or self.shape
         overhead = self._scaled_overhead(self.overhead_seconds, self.shape, cut)
         launches = sum(overhead + self._extra(plan) for plan in plans)
         return launches + len(plans) * rounds * cut.round_seconds
 
     def of_one_launch(self, plans: Sequence[Plan], rounds: int, shape: Shape | None = None) -> float:
-        """One process that switches between these plans: one start, and for each plan its rounds and its settling."""
+        """One process that switches between these plans: one start, and the rounds and settling of each plan."""
         cut = shape or self.shape
         overhead = self._scaled_overhead(self.overhead_seconds, self.shape, cut)
         extras = sum(self._extra(plan) for plan in plans)
@@ -99,17 +108,17 @@ class Costs:
         return overhead + extras + settling + len(plans) * rounds * cut.round_seconds
 
     def steps_of_one_launch(self, plans: int, rounds: int, shape: Shape | None = None) -> int:
-        """How many steps the script must have for that."""
+        """The steps that the script must have for that."""
         cut = shape or self.shape
         of_round = math.ceil(cut.round_seconds / cut.step_seconds) + 1
         return plans * (SETTLING_STEPS + rounds * of_round) + _FIRST_GUESS_WARM_UP_BLOCKS * of_round
 
     def of_launch(self, plan: Plan, steps: int) -> float:
-        """One child alone for so many steps."""
+        """One child with so many steps."""
         return self.startup_seconds + self._extra(plan) + self.of_steps(steps)
 
     def of_launches(self, wanted: Sequence[tuple[Plan, int]], *, at_once: int) -> float:
-        """Children with so many steps each, of which ``at_once`` start side by side."""
+        """Children with so many steps each, of which ``at_once`` run at the same time."""
         if at_once < 2 or len(wanted) < 2:
             return sum(self.of_launch(plan, steps) for plan, steps in wanted)
         return sum(self._start_in_a_set + self._extra(plan) + self.of_steps(steps) for plan, steps in wanted)
@@ -121,9 +130,9 @@ class Costs:
     def learn_set(
         self, turns: TurnSet, plans: Sequence[Plan], elapsed_seconds: float, shape: Shape | None = None
     ) -> None:
-        """Correct the estimates by a set that ran through and was cut as ``shape`` says.
+        """Correct the estimates by a completed replicate of that ``shape``.
 
-        Its own rounds say how long its steps took, and so what it took besides: the first run may have been disturbed.
+        Its rounds give the time of its steps, and so its overhead; the first run may have been disturbed.
         """
         cut = shape or self.shape
         for plan, run in zip(plans, turns.runs, strict=True):
@@ -139,7 +148,7 @@ class Costs:
             self.shape = replace(self.shape, step_seconds=median_low(self._step_seconds))
 
     def _learn_startup(self, plan: Plan, more_seconds: float, than: Plan) -> None:
-        """Lay what a plan's start took longer than the first arm's on its newest lever, if the first arm lacks that."""
+        """Attribute a plan's additional start-up time to its newest lever, if the first arm lacks that lever."""
         if not plan.settings or any(it.lever == plan.settings[-1].lever for it in than.settings):
             return
         self._extra_startup[plan.settings[-1].lever].append(max(0.0, more_seconds))
@@ -150,8 +159,7 @@ class Costs:
 
 
 def _step_seconds(turns: TurnSet, plans: Sequence[Plan]) -> float | None:
-    """What a step of the untouched script took in this set; None where it had no part in it, or its samples could not
-    be counted."""
+    """Seconds per step of the unmodified script in this replicate; None if absent, or without sample counts."""
     run = turns.runs[0]
     if plans[0].settings or not turns.rounds[0] or not run.steps.samples:
         return None

@@ -1,4 +1,4 @@
-"""What to say of a script that failed because its trial was isolated: not that the script is at fault."""
+"""Explain a failure that the isolation of a trial caused, instead of blaming the script."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MODES: Mapping[Denial, str] = {
 
 
 def failure_of(crash: Crashed, when: str) -> str:
-    """What happened, in a sentence and the error; ``when`` follows the verb, as in `` after 5 training steps``."""
+    """What happened, as a sentence with the error; ``when`` follows the verb, as in `` after 5 training steps``."""
     error = crash.error or f"exit code {crash.exit_code}"
     if not crash.denied_path:
         return f"The script failed{when}: {error}"
@@ -49,7 +49,7 @@ def failure_of(crash: Crashed, when: str) -> str:
 
 
 def way_out(crash: Crashed) -> str:
-    """What to do about a denied write; nothing where none was denied."""
+    """What to do about a denied write; empty if none was denied."""
     return _WAYS_OUT[_kind(crash)] if crash.denied_path else ""
 
 

@@ -1,4 +1,4 @@
-"""The study while it is being made: every change is a new frozen Study, saved and reported at once."""
+"""The study in progress: every change makes a new frozen Study, which is saved and reported at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OnProgress: TypeAlias = Callable[[Progress], None]
 
 
 def say_nothing(progress: Progress) -> None:
-    """Ignore progress, where nobody watches."""
+    """Ignore progress."""
 
 
 class StudyDraft:
@@ -46,7 +46,7 @@ class StudyDraft:
         trials.on_repetition = self._note_repetitions
 
     def rank(self, levers: Iterable[str]) -> None:
-        """The order in which outcomes are listed: best bound first."""
+        """The order of outcomes: best bound first."""
         for name in levers:
             self._rank.setdefault(name, len(self._rank))
 
@@ -60,7 +60,7 @@ class StudyDraft:
             self._journal.save(self.study)
 
     def warn(self, *texts: str) -> None:
-        """Add sentences to the study's warnings, each once."""
+        """Add sentences to the study's warnings, without repetitions."""
         new = [it for it in dict.fromkeys(texts) if it not in self.study.warnings]
         if new:
             self.update(warnings=(*self.study.warnings, *new))
@@ -71,8 +71,7 @@ class StudyDraft:
         self.update(warnings=(*others, self._repetitions_text))
 
     def disturbed(self, measured: Measurement, found: Disturbance | None) -> None:
-        """Note what disturbed a measurement, in place of what was noted of it before; None: nothing did. One warning
-        names all that were disturbed."""
+        """Replace the disturbance of a measurement (None: undisturbed). One warning names all disturbed ones."""
         disturbances = [it for it in self.study.disturbances if it.measured != measured]
         disturbances += [found] if found is not None else []
         warnings = [it for it in self.study.warnings if it != self._disturbances_text]
@@ -82,32 +81,31 @@ class StudyDraft:
             self.update(disturbances=tuple(disturbances), warnings=tuple(warnings))
 
     def judge(self, measured: Measurement, runs: Iterable[Run]) -> None:
-        """Note whether others disturbed what was measured by these runs."""
+        """Note whether other processes disturbed these runs."""
         self.disturbed(measured, self._trials.disturbance(measured, runs))
 
     def attach(self, name: str, record: Record) -> None:
-        """Keep a record next to the study, where there is a folder for it."""
+        """Store a record next to the study, if it has a folder."""
         if self._journal is not None:
             self._journal.attach(name, record)
 
     def attachment(self, name: str, kind: type[RecordType]) -> RecordType | None:
-        """What was kept under that name, also by the run that this one goes on with."""
+        """The record stored under that name, also by the run that this one resumes."""
         return self._journal.attachment(name, kind) if self._journal is not None else None
 
     def decide(self, outcome: Outcome, stage: Stage = "trial", **fields: Any) -> None:
-        """Note what became of a lever, in place of what was noted before, and let the listener know. ``fields`` change
-        with it, so that no interrupt can come in between."""
+        """Replace the outcome of a lever and notify the listener; ``fields`` change in the same save."""
         self.note(outcome, **fields)
         self.tell(stage, _sentence(outcome), lever=outcome.lever, outcome=outcome)
 
     def note(self, outcome: Outcome, **fields: Any) -> None:
-        """The same in silence, for what a person knows already."""
+        """The same without notifying the listener."""
         others = [it for it in self.study.outcomes if it.lever != outcome.lever]
         outcomes = sorted([*others, outcome], key=lambda it: self._rank.get(it.lever, len(self._rank)))
         self.update(outcomes=tuple(outcomes), **fields)
 
     def decide_all(self, outcomes: Sequence[Outcome], **fields: Any) -> None:
-        """The same for levers that were decided together, in one change of the study."""
+        """The same for several levers, in one change of the study."""
         names = {it.lever for it in outcomes}
         others = [it for it in self.study.outcomes if it.lever not in names]
         ranked = sorted([*others, *outcomes], key=lambda it: self._rank.get(it.lever, len(self._rank)))
@@ -116,15 +114,15 @@ class StudyDraft:
             self.tell("trial", _sentence(it), lever=it.lever, outcome=it)
 
     def outcome_of(self, lever: str) -> Outcome | None:
-        """What is noted of a lever so far."""
+        """The outcome of a lever so far."""
         return next((it for it in self.study.outcomes if it.lever == lever), None)
 
     def close(self, status: StudyStatus, text: str = "") -> None:
-        """The study is over."""
+        """Close the study."""
         self.update(status=status, status_text=text)
 
     def tell(self, stage: Stage, text: str, **more: Any) -> None:
-        """Let the listener know."""
+        """Notify the listener."""
         self._on_progress(
             Progress(
                 stage=stage,
@@ -137,8 +135,10 @@ class StudyDraft:
         )
 
     def best(self) -> Estimate | None:
-        """The speedup of the plan so far: that of its verification, else the product of what each kept lever gave on
-        top of those before it (lows and highs multiplied too, hence wider than it need be)."""
+        """The speedup of the plan so far: that of its verification, else the product of the kept levers' gains.
+
+        Lower and upper ends are multiplied too, so that the interval is wider than necessary.
+        """
         if self.study.verification is not None:
             return self.study.verification.speed.speedup
         value = low = high = 1.0

@@ -1,8 +1,8 @@
-"""What the findings mean to a search: which levers to try first.
+"""Order levers by the findings.
 
-Findings order trials, and bound none. That a rule is silent does not show that its cause is absent (it is silent as
-well where evidence lacks), and the share that it finds was measured once, under a profiler. What bounds a lever is
-measured without one: the phases of the time account and the ceilings, see :func:`hotlap.procedures.screen.bound_of`.
+Findings order trials, but bound none: a rule without a finding does not show that its cause is absent (evidence may be
+missing), and the share that it reports was measured once, under a profiler. Bounds of levers are measured without one:
+the phases of the time account and the ceilings, see :func:`hotlap.procedures.screen.bound_of`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from hotlap.records import Finding
 
 
 def note_findings(draft: StudyDraft, profile: Profile) -> tuple[Finding, ...]:
-    """Look for causes in the profile and write what is found into the study.
+    """Apply the rules to the profile and write the findings into the study.
 
-    A rule that stumbles over what a script did must not cost its user the search: then a warning says so, and there
-    are no findings.
+    A rule that raises must not end the search: the study gets a warning instead, and no findings.
     """
     try:
         findings = diagnose(profile)
@@ -30,8 +29,10 @@ def note_findings(draft: StudyDraft, profile: Profile) -> tuple[Finding, ...]:
 
 
 def precedence(findings: Sequence[Finding], lever: str) -> tuple[float, float]:
-    """By what the findings put a lever before others, larger first: the largest share of a step that one of them was
-    measured to cost which this lever answers, then the largest of those of which only a bound is known."""
+    """The sort key of a lever by the findings it addresses, larger first.
+
+    It is the largest measured share of a step, then the largest share of which only a bound is known.
+    """
     shares = [it.share for it in findings if it.kind == "cost" and lever in it.levers]
     measured = max((it.value for it in shares if not it.is_bound), default=0.0)
     return measured, max((it.value for it in shares if it.is_bound), default=0.0)

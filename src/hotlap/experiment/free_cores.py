@@ -1,9 +1,9 @@
-"""The script with as many threads as others leave cores, where they do not pause.
+"""Profile the script with as many threads as cores are free, if other processes do not pause.
 
-Threads that share out one operator wait for the slowest of them. Where one of them has no core, each operator takes as
-long as a time slice of the other program, whatever it computes: then neither the time of a step nor the parts that it
-consists of are the script's. With a core for each thread they are, on a smaller machine. Only a profile does this: in a
-search the arms take turns, so that others disturb all of them alike.
+Threads that share one operator wait for the slowest of them. If one of them has no core, each operator takes as long as
+a time slice of the other program, whatever it computes: then neither the step time nor its parts are the script's. With
+a core for each thread they are those of the script on a smaller machine. Only a profile does this: in a search arms
+take turns, so that other processes disturb all of them alike.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from hotlap.levers.support.situations import make_setting
 from hotlap.records import Disturbance, Plan, Run
 
 _ALMOST_FREE = 0.75
-"""A core of which others leave so much counts as free: what they used was measured with the script's own threads in
-their way."""
+"""A core with this share unused counts as free: the load was measured while the script's own threads competed."""
 
 
 def plan_for(threads: int) -> Plan:
-    """Changes nothing but the number of threads."""
+    """Changes only the number of threads."""
     return Plan(settings=(make_setting("cpu-threads", threads=threads),))
 
 
 def with_threads_that_fit(
     trials: Trials, draft: StudyDraft, run: Run, disturbed: Disturbance
 ) -> tuple[Run, Disturbance | None]:
-    """The first run once more, with as many threads as have a core of their own, and so all that ``trials`` launch
-    afterwards; the run that was given where it starts no more threads than that, where there is no time, and where
-    its threads wait for a core even so."""
+    """Repeat the first run with one thread per free core, and use as many threads for all later launches of ``trials``.
+
+    Returns the given run if it starts no more threads than that, if there is no time, and if its threads wait for a
+    core even so.
+    """
     threads = max(1, math.floor(disturbed.cores - disturbed.other_load + 1 - _ALMOST_FREE))
     cost_seconds = run.startup_seconds + sum(run.steps.wall_seconds)
     if threads >= run.facts.threads or run.facts.processes > 1 or not trials.fits(cost_seconds):

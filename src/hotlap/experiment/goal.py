@@ -1,6 +1,6 @@
-"""What a search asks of its objective while it makes trials: is this decided, is a gain in sight, what did a set show?
+"""Evaluate an objective while trials run: whether they may stop, whether a gain is in reach, what a replicate showed.
 
-What a finished comparison says of an objective is told by :mod:`hotlap.objective`.
+:mod:`hotlap.objective` judges finished comparisons.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from hotlap.records import PEAK_BYTES, SECONDS_PER_SAMPLE, Comparison, Objective
 
 
 def known_metrics() -> tuple[str, ...]:
-    """What an objective or a limit may name."""
+    """The metrics that an objective or a limit may name."""
     return (SECONDS_PER_SAMPLE, PEAK_BYTES, *all_metrics())
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """An objective as a search pursues it; ``speed_delta`` is the smallest gain of speed that is worth having."""
+    """An objective during a search; ``speed_delta`` is the smallest gain of speed that is worth having."""
 
     objective: Objective
     speed_delta: float
 
     @property
     def is_of_speed(self) -> bool:
-        """Whether the metric is time, whatever its limits."""
+        """Whether the metric is time."""
         return self.objective.metric == SECONDS_PER_SAMPLE
 
     @property
@@ -41,7 +41,7 @@ class Goal:
         return max(it.smallest_change for it in _metrics(self.objective.metric))
 
     def is_decided(self, comparison: Comparison, sets: int, used: Mapping[str, float]) -> bool:
-        """Whether a trial may stop at this look; ``used`` is what :func:`hotlap.objective.judge` takes."""
+        """Whether a trial may stop at this look; ``used`` as for :func:`hotlap.objective.judge`."""
         if is_speed(self.objective):
             return speed.decided(comparison.speed, sets, delta=self.speed_delta)
         if all(look.sets != sets for look in speed.LOOKS):
@@ -58,13 +58,12 @@ class Goal:
         return self.is_out_of_reach(comparison)
 
     def is_out_of_reach(self, comparison: Comparison) -> bool:
-        """Whether the whole interval lies below the gain worth having."""
+        """Whether the whole interval is below the gain worth having."""
         best = gain(self.objective, comparison)
         return comparison.speed.baseline_agrees and best is not None and best.high < 1 + self.delta
 
     def seen(self, turns: TurnSet, arm: int) -> float | None:
-        """How many times better an arm of one set was than the first: no interval, no claim. None where it is not
-        known."""
+        """How many times better an arm of one replicate was than the first, without an interval; None if unknown."""
         if self.is_of_speed:
             ratios = (math.log(own / other) for own, other in zip(turns.rounds[0], turns.rounds[arm], strict=True))
             return math.exp(fmean(ratios))
@@ -75,15 +74,17 @@ class Goal:
         return None
 
     def p_value(self, comparison: Comparison) -> float:
-        """Of "no effect at all" on the metric; 1 where it is not known."""
+        """The p-value of "no effect" on the metric; 1 if it is unknown."""
         found = gain(self.objective, comparison)
         if found is None:
             return 1.0
         return speed.p_value_of(found, sets=comparison.speed.sets, confidence=comparison.speed.confidence)
 
     def used_after(self, used: Mapping[str, float], comparison: Comparison) -> dict[str, float]:
-        """What a plan takes of what is limited, as a part of what the untouched script takes, when a lever joined it:
-        the upper ends of the intervals, so that what is left is surely there."""
+        """A plan's use of what is limited, relative to the unmodified script, after a lever joined it.
+
+        These are upper ends of intervals, so that the remaining allowance is certain.
+        """
         found = {it.metric: metric_of(comparison, it.metric) for it in self.objective.limits}
         return {name: used.get(name, 1.0) * (it.ratio.high if it is not None else 1.0) for name, it in found.items()}
 

@@ -1,8 +1,7 @@
-"""Going on where a study was cut.
+"""Resume an interrupted study.
 
-The search is a deterministic function of the executor's answers. So resuming is replaying: the same search runs again
-from its start, every request that the journal answers is answered from there, with the seconds it took, and the first
-one that is missing is measured.
+The search is a deterministic function of the executor's answers, so resuming means replaying: the search runs again
+from its start, the journal answers the requests it contains, with the seconds they took, and later ones are measured.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ out of keys, which thus stay those of studies that were made before."""
 
 
 class JournaledExecutor:
-    """An executor that answers from a journal as far as that reaches, and measures and journals from there on.
+    """An executor that replays a journal to its end, then measures and appends to it.
 
-    ``spent_seconds`` is the sum of the seconds of all answers given so far, replayed ones included: what the search
-    derives from it comes out the same in a resumed study. An answer's seconds count from the answer before it, so that
-    the time that the search itself takes is in. Without a journal it only counts. Answers are redacted as they come in,
-    so that nothing that is made of them shows a secret. ``hosts`` are those that any run connected to.
+    ``spent_seconds`` is the sum of the seconds of all answers so far, replayed ones included, so that a resumed study
+    derives the same from it. The seconds of an answer count from the answer before it, so that they include the time of
+    the search itself. Without a journal it only counts. Answers are redacted on arrival, so that nothing derived from
+    them contains a secret. ``hosts`` are those that any run connected to.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class JournaledExecutor:
         self._secrets_in_environment = secrets_in_environment(os.environ)
 
     def machine(self) -> Machine:
-        """Facts about this machine, as they were when the study began."""
+        """Facts about this machine at the start of the study."""
         key, ordinal, known = self._look_up("machine", None)
         if isinstance(known, MachineAnswer):
             self._count(known)
@@ -62,7 +61,7 @@ class JournaledExecutor:
         return machine
 
     def launch(self, request: LaunchRequest) -> Run:
-        """One child alone, or what the journal says about it."""
+        """Run one child, or replay it from the journal."""
         key, ordinal, known = self._look_up("launch", request)
         if isinstance(known, LaunchAnswer):
             self._count(known)
@@ -76,7 +75,7 @@ class JournaledExecutor:
         return run
 
     def launch_together(self, requests: Sequence[LaunchRequest]) -> list[Run]:
-        """Launches that are not timed, side by side, or what the journal says about them; in the order of requests."""
+        """Run launches that are not timed at the same time, or replay them; answers are in the order of requests."""
         looked_up = [self._look_up("launch", it) for it in requests]
         missing = [it for it, (_, _, known) in zip(requests, looked_up, strict=True) if known is None]
         fresh = iter(self._measured_together(missing) if missing else ())
@@ -104,10 +103,10 @@ class JournaledExecutor:
         return len(self._inner.slots())
 
     def take_turns(self, requests: Sequence[TurnRequest]) -> list[TurnSet]:
-        """So many replicates, each on a slot of its own, or what the journal says about them.
+        """Take so many replicates, each on a slot of its own, or replay them.
 
-        They are journaled and returned in the order in which they were asked for, when all are there: which came first
-        decides nothing, and a study that was cut in between resumes with the same answers.
+        They are journaled and returned in the order of requests once all are complete: the order of arrival decides
+        nothing, and a study interrupted in between resumes with the same answers.
         """
         looked_up = [self._look_up("turns", it) for it in requests]
         asked: dict[int, Future[TurnSet]] = {}
@@ -147,7 +146,7 @@ class JournaledExecutor:
         return key, ordinal, known
 
     def _secrets(self, *assignments: Assignment) -> frozenset[str]:
-        """What may not be kept of what a child said."""
+        """The secrets to remove from a child's output."""
         workloads = {it.workload for it in assignments}
         return self._secrets_in_environment.union(*map(secrets_of, workloads))
 
@@ -182,8 +181,10 @@ def _runs_of(answer: Answer) -> tuple[Run, ...]:
 
 
 def request_key(kind: str, request: Record | None) -> str:
-    """Sixteen hexadecimal digits that are the same for equal requests, on every machine and in every run, and from
-    which no secret among a script's arguments can be guessed."""
+    """A key of sixteen hexadecimal digits, equal for equal requests on every machine and in every run.
+
+    No secret among a script's arguments can be guessed from it.
+    """
     return _key(kind, redacted_request(request))
 
 

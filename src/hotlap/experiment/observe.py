@@ -1,4 +1,4 @@
-"""The first launch: what kind of script this is, how long its steps take, and whether there is anything to tune."""
+"""The first launch: the kind of script, the time of its steps, and whether there is anything to tune."""
 
 from __future__ import annotations
 
@@ -30,24 +30,23 @@ from hotlap.trial.progress import WHILE_STOPPED
 from hotlap.wording import ending_text
 
 FEWEST_STEPS = 24
-"""A warm-up of four blocks and eight rounds, of two steps each: with less, nothing can be compared."""
+"""A warm-up of four blocks and eight rounds, of two steps each: the least that can be compared."""
 
 _OBSERVED_STEPS = 300
 _OBSERVED_SECONDS = 10.0
 _BUDGET_SHARE = 0.05
 _EPOCH_END_SECONDS = 15.0
-"""A script whose first epoch ends that soon is looked at up to there: then it evaluates, as a rule."""
+"""A script whose first epoch ends that soon is observed until then, since it usually evaluates there."""
 
 _MOST_OF_WHAT_IS_LEFT = 0.5
-"""Where not even :data:`FEWEST_STEPS` fit into half of the budget, no comparison does, and these few are all there is.
-"""
+"""Steps to observe if not even :data:`FEWEST_STEPS` fit into half of the budget: no comparison is possible then."""
 _PATIENCE = 4
 _WARM_UP_BLOCKS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one run of the untouched script showed."""
+    """What one run of the unmodified script showed."""
 
     run: Run
     account: PhaseAccount
@@ -60,8 +59,10 @@ class Observation:
 
 
 def first_run(trials: Trials, patience_seconds: float = 0.0) -> Run:
-    """The unmodified script, for some seconds. One that called backward but never an optimizer that torch knows of is
-    run once more with its steps counted by backwards."""
+    """Run the unmodified script for some seconds.
+
+    One that called backward but no optimizer of torch runs once more, with its steps counted by calls of backward.
+    """
     run = _run(trials, patience_seconds)
     if not run.steps.wall_seconds and run.facts.backwards_per_step > 0 and ran_through(run):
         trials.step_source = "backward"
@@ -70,9 +71,9 @@ def first_run(trials: Trials, patience_seconds: float = 0.0) -> Run:
 
 
 def understand(run: Run, trials: Trials) -> Observation:
-    """What the first run says; all later ones count steps the way it did.
+    """Interpret the first run; all later ones count steps the same way.
 
-    Raises :class:`ScriptError` when the script failed, has no training step, waits for the terminal, or ends too soon.
+    Raises :class:`ScriptError` if the script failed, has no training step, waits for the terminal, or ends too soon.
     """
     _check(run, trials.workload)
     trials.step_source = run.facts.step_source
@@ -82,7 +83,7 @@ def understand(run: Run, trials: Trials) -> Observation:
 
 
 def account_of(run: Run) -> tuple[PhaseAccount, tuple[str, ...]]:
-    """The mean time account of a run without its warm-up, and a warning where its phases do not add up."""
+    """The mean time account of a run without its warm-up, and a warning if its phases do not add up."""
     skip = warm_up_steps(run.steps)
     try:
         return _with_source(account(run.steps, skip=skip), run.facts), ()
@@ -98,7 +99,7 @@ def _with_source(phases: PhaseAccount, facts: ScriptFacts) -> PhaseAccount:
 
 
 def command_line(workload: Workload) -> str:
-    """What a person would type to run the workload, without its secrets."""
+    """The command that runs the workload, without its secrets."""
     if workload.kind == "inference":
         return shlex.join(["hotlap", "infer", workload.target, *redacted(workload).arguments])
     target = [workload.target] if workload.kind == "script" else ["-m", workload.target]
@@ -126,12 +127,12 @@ def _run(trials: Trials, patience_seconds: float = 0.0) -> Run:
 
 
 def observed_seconds(budget_seconds: float | None) -> float:
-    """How long the first run is watched, if that is enough for :data:`FEWEST_STEPS`."""
+    """How long the first run is observed, if that suffices for :data:`FEWEST_STEPS`."""
     return min(_OBSERVED_SECONDS, max(1.0, _BUDGET_SHARE * (budget_seconds or math.inf)))
 
 
 def _shape(run: Run, phases: PhaseAccount) -> tuple[Shape, tuple[str, ...]]:
-    """How to cut blocks, such that a set fits into a script that ends soon."""
+    """The shape of a replicate that fits into a script that ends soon."""
     steps = run.steps.wall_seconds[warm_up_steps(run.steps) :]
     step_seconds = max(1e-6, median(steps))
     outside_share = phases.outside / phases.wall if phases.wall > 0 else 0.0
@@ -222,14 +223,14 @@ def _explain_crash(crash: Crashed, done: int, command: str) -> None:
 
 
 def remedy_of(crash: Crashed) -> str:
-    """What to do where it is not the script that has to be repaired; else nothing."""
+    """What to do if the cause is outside of the script; else empty."""
     if crash.killed_from_outside:
         return "Find what kills processes on this machine: a job scheduler, a memory limit, a person."
     return way_out(crash)
 
 
 def limit_to_raise(ending: TimedOut) -> str:
-    """The remedy for a hang that may be none: which option allows for more time."""
+    """The remedy for an apparent hang: which option allows for more time."""
     if WHILE_STOPPED in ending.during:
         return "Find what stops it: SIGSTOP or SIGTSTP, sent by the script or from outside."
     if ending.during == "startup":
@@ -238,7 +239,7 @@ def limit_to_raise(ending: TimedOut) -> str:
 
 
 def after_steps(done: int) -> str:
-    """When a script failed, as far as that is known: `` after 5 training steps``."""
+    """When a script failed, if known: `` after 5 training steps``."""
     return _after(done) or " before its first training step was done"
 
 

@@ -1,4 +1,4 @@
-"""What a person may ask of a search."""
+"""The options of a search."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from hotlap.measure.quality import USUAL_LEVEL
 from hotlap.records import SECONDS_PER_SAMPLE, Isolation, NetworkMode, Objective, Record
 
 QUICK_SECONDS = 120.0
-"""The budget of a quick look where no other is given."""
+"""The budget of a quick look if no other is given."""
 
 
 FEWEST_MEMORY_STEPS = 8
-"""With fewer nothing can be said of growth: three are warm-up, and variables are looked at every other step."""
+"""The fewest steps that show growth: three are warm-up, and variables are examined every other step."""
 
 
 class BatchChoices(Record, frozen=True, kw_only=True):
-    """What may be chosen of a search for the batch size: the script's own option for it (``flag``; empty: the size is
-    changed in its DataLoader), the share of memory that stays free, the largest size to try (None: what fits), and
-    whether the model alone is timed at the same sizes."""
+    """The options of a search for the batch size.
+
+    ``flag`` is the script's own option for it (empty: the size is changed in its DataLoader), ``headroom`` the share of
+    memory that stays free, and ``most`` the largest size to try (None: what fits). With ``model_alone`` the model alone
+    is timed at the same sizes.
+    """
 
     flag: str = ""
     headroom: float = 0.1
@@ -35,8 +38,8 @@ class BatchChoices(Record, frozen=True, kw_only=True):
 
 
 class EstimateChoices(Record, frozen=True, kw_only=True):
-    """What an estimate of memory is for: batch sizes (none: the script's own), a device's memory in bytes (0: not
-    given), ranks to shard over, and the script's own option for its batch size."""
+    """The options of a memory estimate: batch sizes (none: the script's own), a device's memory in bytes (0: unknown),
+    ranks to shard over, and the script's own option for its batch size."""
 
     batch_sizes: tuple[int, ...] = ()
     device_memory_bytes: int = 0
@@ -45,17 +48,17 @@ class EstimateChoices(Record, frozen=True, kw_only=True):
 
 
 class Options(Record, frozen=True, kw_only=True):
-    """The choices of one search; stored in the journal, so that a resumed study goes on with the same ones.
+    """The options of one search; stored in the journal, so that a resumed study uses the same ones.
 
-    ``objective`` is what is to become better, and within which limits. ``budget_seconds`` is kept, verification
-    included; None means that the search may finish. ``only`` and ``skip`` name levers; ``allow`` those that may be
-    tried although they change what is learned. ``accept_unverified`` keeps a faster lever although nothing could show
-    that training still produces the same results. ``delta`` is the smallest gain of speed worth having, as a share.
-    ``rounds`` fixes the rounds of a set (None: as many as pay, 8 to 40). ``batch_sizes`` asks a profile to time the
-    model with other batch sizes too; ``batch`` is what ``hotlap batch`` searches with, and ``memory_steps`` are those
-    that ``hotlap memory`` counts. ``estimate`` has it computed instead, without running. ``quality`` is what cosine
-    and agreement of a model's outputs have to reach. ``quick`` asks for a look that proves nothing. ``network`` and
-    ``unprotected`` say how trials are isolated (:class:`hotlap.records.Isolation`).
+    ``objective`` names the metric to improve, and limits of others. ``budget_seconds`` includes verification; None
+    means no limit. ``only`` and ``skip`` name levers; ``allow`` those that may be tried although they change what is
+    learned. ``accept_unverified`` keeps a faster lever even if it could not be shown that training still produces the
+    same results. ``delta`` is the smallest gain of speed worth having, as a share. ``rounds`` fixes the timing rounds
+    per replicate (None: chosen adaptively, 8 to 40). With ``batch_sizes`` a profile also times the model at other batch
+    sizes; ``batch`` are the options of ``hotlap batch``, and ``memory_steps`` the steps that ``hotlap memory`` counts.
+    ``estimate`` computes memory instead, without running. ``quality`` is the required cosine and agreement of a model's
+    outputs. ``quick`` is a quick look without proof. ``network`` and ``unprotected`` say how trials are isolated
+    (:class:`hotlap.records.Isolation`).
     """
 
     objective: Objective = Objective()
@@ -82,24 +85,24 @@ class Options(Record, frozen=True, kw_only=True):
 
     @property
     def goal(self) -> Goal:
-        """The objective, as a search pursues it."""
+        """The objective during a search."""
         return Goal(self.objective, self.delta)
 
     @property
     def isolation(self) -> Isolation:
-        """What these options ask of the executor."""
+        """What these options require of the executor."""
         return Isolation(network=self.network, unprotected=self.unprotected)
 
 
 def with_quick_budget(options: Options) -> Options:
-    """The options, where a quick look without a budget gets the usual one."""
+    """The options; a quick look without a budget gets the usual one."""
     if not options.quick or options.budget_seconds is not None:
         return options
     return msgspec.structs.replace(options, budget_seconds=QUICK_SECONDS)
 
 
 def check(options: Options, levers: Mapping[str, Lever]) -> None:
-    """Raises :class:`UsageError` for a lever that does not exist and for numbers that make no sense."""
+    """Raise :class:`UsageError` for a lever that does not exist and for invalid numbers."""
     for flag, names in (("--only", options.only), ("--skip", options.skip), ("--allow", options.allow)):
         _check_names(flag, names, levers)
     if options.network not in get_args(NetworkMode):
@@ -157,7 +160,7 @@ def _listed_metrics() -> str:
 
 
 def chosen(options: Options, levers: Mapping[str, Lever]) -> tuple[Lever, ...]:
-    """The levers that the options leave to be tried, in the order of their names."""
+    """The levers that the options allow, in order of their names."""
     wanted = [it for name, it in levers.items() if not options.only or name in options.only]
     return tuple(it for it in wanted if it.name not in options.skip)
 

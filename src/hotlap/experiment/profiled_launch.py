@@ -1,7 +1,7 @@
-"""The profiled launch: the unmodified script again, watched for the causes of its slowness.
+"""The profiled launch: the unmodified script again, observed to find its bottlenecks.
 
-It is a launch of its own, since watching and profiling make steps longer. Its times are compared with nothing: the time
-account of a profile is that of the first, undisturbed run, and no trial carries any of this.
+It is a launch of its own, since observation and profiling make steps longer. Its times are not compared: the time
+account of a profile is that of the first run, and no trial is observed like this.
 """
 
 from __future__ import annotations
@@ -33,31 +33,30 @@ from hotlap.wording import ending_text
 
 ATTACHMENT = PROFILE
 SEARCH_SHARE = 0.04
-"""How much of a search's budget may go into looking for causes before levers are tried."""
+"""The share of a search's budget for finding bottlenecks before levers are tried."""
 
 _WATCHED_SECONDS = 6.0
 _FEWEST_STEPS, _USUAL_STEPS, _MOST_STEPS = 16, 48, 200
 _USUAL_STEPS_SECONDS = 30.0
-"""A slow script is watched for fewer steps than usual if these would take longer than that."""
+"""A slow script is observed for fewer steps than usual if these would take longer than that."""
 
 _PROFILED_SECONDS, _FEWEST_SECONDS = 0.5, 0.05
 _FEWEST_PROFILED, _USUAL_PROFILED, _MOST_PROFILED = 3, 8, 32
-"""Eight steps, fewer of long ones; and more of those that would be over within a twentieth of a second, which a single
-disturbance could fill."""
+"""Eight steps; fewer if they are long, and more if they would end within 50 ms, which one disturbance could fill."""
 
 _PROFILED_PART = 5
-"""Of so many steps at most one is profiled: the others are watched, and calls are counted in these alone."""
+"""At most one of so many steps is profiled: the others are observed, and calls are counted only in these."""
 
 _STEPS_BEFORE_THE_END = 2
 _SHORTEST_STEPS = 8
-"""Three to warm up, three to profile, and some to be watched."""
+"""Three to warm up, three to profile, and some to observe."""
 
 _WATCHING_FACTOR = 1.5
 _PROFILING_FACTOR = 4.0
 _PATIENCE = 2.0
 _LONGEST_DELAY_SECONDS = 20.0
 _ENDING_SECONDS = 3.0
-"""Samples are fetched under a profiler once the steps are done, the trace is written, and read again."""
+"""Seconds for fetching samples under a profiler after the steps, and for writing and reading the trace."""
 
 _MOST_RANKS = 8
 _MOST_OPERATORS = 5_000
@@ -68,17 +67,17 @@ _WITHOUT = "The findings rest on the time account and the ceilings alone."
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How many steps the launch takes, the last ``profiled`` of them under the profiler."""
+    """The steps of the launch; the last ``profiled`` of them run under the profiler."""
 
     steps: int
     profiled: int
 
     def seconds(self, trials: Trials) -> float:
-        """What the launch and the reading of its trace will take, estimated from above."""
+        """An upper estimate of the seconds for the launch and for reading its trace."""
         return trials.costs.of_launch(plans_of.EMPTY, 0) + self.step_seconds(trials) + _ENDING_SECONDS
 
     def step_seconds(self, trials: Trials) -> float:
-        """What the steps alone will take."""
+        """The estimated seconds of the steps alone."""
         watched, profiled = trials.costs.of_steps(self.steps), trials.costs.of_steps(self.profiled)
         return _WATCHING_FACTOR * watched + _PROFILING_FACTOR * profiled
 
@@ -86,11 +85,10 @@ class Length:
 def take_profile(
     trials: Trials, draft: StudyDraft, observation: Observation, bounds: Bounds, *, budget_share: float = 1.0
 ) -> Profile:
-    """Return what is known of the unmodified script, with the evidence of one more launch where the budget allows it.
+    """Profile the unmodified script with one more launch, if ``budget_share`` of the budget suffices for it.
 
-    If that launch fails, the draft gets a warning and the profile has less in it. It may cost ``budget_share`` of the
-    budget. What a launch saw is attached to the study, so that a resumed search knows it even where
-    the trace is gone.
+    If that launch fails, the study gets a warning and the profile contains less. Its evidence is attached to the study,
+    so that a resumed search has it even without the trace.
     """
     known = undisturbed(observation, bounds)
     length = _affordable(trials, draft, budget_share)
@@ -121,7 +119,7 @@ def take_profile(
 
 
 def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
-    """What the first run and the ceilings say, without any evidence."""
+    """The profile of the first run and the ceilings, without evidence."""
     run, situation = observation.run, bounds.situation
     return Profile(
         facts=run.facts,
@@ -151,14 +149,14 @@ def _fresh_bytes_per_step(run: Run) -> float:
 
 
 def usual_length(trials: Trials) -> Length:
-    """As many steps as take some seconds, within what the script has; of these as many as make a readable trace."""
+    """As many steps as take some seconds, within the script's length; of these, enough for a readable trace."""
     step_seconds = trials.costs.of_steps(1)
     usual = min(_USUAL_STEPS, math.ceil(_USUAL_STEPS_SECONDS / step_seconds))
     return _length(trials, max(usual, math.ceil(_WATCHED_SECONDS / step_seconds)))
 
 
 def _length(trials: Trials, steps: int) -> Length:
-    """That many steps, or as many as the script has."""
+    """That many steps, or all that the script has."""
     available = trials.costs.shape.most_steps
     most = _MOST_STEPS if available is None else min(_MOST_STEPS, available - _STEPS_BEFORE_THE_END)
     steps = min(most, max(_FEWEST_STEPS, steps))
@@ -169,8 +167,10 @@ def _length(trials: Trials, steps: int) -> Length:
 
 
 def _shorter(length: Length, run: Run) -> Length | None:
-    """What to ask of a script that ended by itself before the steps that were to be profiled; None where it did not, or
-    is too short for any. Told by the run alone, so that a resumed study decides alike."""
+    """The length for a script that ended before the steps to profile; None if it did not, or is too short for any.
+
+    It depends only on the run, so that a resumed study decides the same.
+    """
     available = steps_done(run) - _STEPS_BEFORE_THE_END
     if not isinstance(run.ending, Completed) or steps_done(run) >= length.steps or available < _SHORTEST_STEPS:
         return None
@@ -179,7 +179,7 @@ def _shorter(length: Length, run: Run) -> Length | None:
 
 
 def _affordable(trials: Trials, draft: StudyDraft, budget_share: float) -> Length | None:
-    """The usual length, a shorter one, or None with a warning where none fits into the budget."""
+    """The usual length, a shorter one, or None with a warning if none fits into the budget."""
     budget = trials.options.budget_seconds
     allowed = math.inf if budget is None else min(trials.left_seconds, budget_share * budget)
     shortest = _length(trials, _FEWEST_STEPS)
@@ -196,7 +196,7 @@ def _affordable(trials: Trials, draft: StudyDraft, budget_share: float) -> Lengt
 def _quiet_launch(
     trials: Trials, draft: StudyDraft, length: Length, observation: Observation, budget_share: float
 ) -> tuple[Run, Disturbance | None]:
-    """The launch, made again while others disturb it and its share of the budget lasts."""
+    """Run the launch, and repeat it while other processes disturb it and its share of the budget lasts."""
     budget = trials.options.budget_seconds
     return quietly(
         trials,
@@ -210,17 +210,20 @@ def _quiet_launch(
 
 
 def _launch(trials: Trials, length: Length, *, processes: int, patience_seconds: float) -> Run:
-    """One launch of that length. Where watching costs more than estimated it ends earlier, with the profiled
-    steps; several processes must do the same number of steps, and are given all the time."""
+    """Run one launch of that length.
+
+    If observation costs more than estimated, it ends earlier, with the profiled steps. Several processes must do the
+    same number of steps, and get all the time they need.
+    """
     assignment = trials.assignment()
-    # It started and stepped before: one that hangs now is given up soon, however much budget there is.
+    # The script ran before: if it hangs now, the launch is aborted soon, however large the budget is.
     startup = _LONGEST_DELAY_SECONDS + 3 * trials.costs.startup_seconds
     watched = msgspec.structs.replace(
         assignment,
         instruments=(CollectEvidence(profiled_steps=length.profiled),),
         startup_limit_seconds=min(assignment.startup_limit_seconds, startup),
         block_limit_seconds=_LONGEST_DELAY_SECONDS + 3 * length.seconds(trials),
-        # The profiler's start and its end come between two steps.
+        # The profiler starts and ends between two steps.
         step_limit_seconds=max(_LONGEST_DELAY_SECONDS, assignment.block_limit_seconds),
     )
     patience = patience_seconds
@@ -236,7 +239,7 @@ def _launch(trials: Trials, length: Length, *, processes: int, patience_seconds:
 
 
 def _with_evidence(known: Profile, run: Run) -> Profile:
-    """The profile with what every rank saw; the traces are read here, once. Ranks whose files are gone are left out."""
+    """The profile with the evidence of every rank whose files exist; reads the traces, once."""
     paths = (run.rank_evidence_paths or (run.evidence_path,))[:_MOST_RANKS]
     seen = [it for it in map(_evidence_at, paths) if it is not None]
     if not seen:
@@ -254,7 +257,7 @@ def _with_evidence(known: Profile, run: Run) -> Profile:
 
 
 def _evidence_at(path: str) -> RunEvidence | None:
-    """What a process wrote; None where it wrote nothing that can be read, or unreasonably much."""
+    """The evidence that a process wrote; None if it is missing, unreadable or too large."""
     if not path:
         return None
     try:
@@ -266,7 +269,7 @@ def _evidence_at(path: str) -> RunEvidence | None:
 
 @dataclass(frozen=True, slots=True)
 class _Trace:
-    """What one rank's trace says."""
+    """The breakdown of one rank's trace."""
 
     breakdown: Breakdown
     operators: tuple[OperatorRow, ...]
@@ -284,8 +287,10 @@ def _trace_of(evidence: RunEvidence) -> _Trace | None:
 
 
 def _note(draft: StudyDraft, profile: Profile, run: Run, length: Length) -> None:
-    """Tell the study what the findings rest on. A function of the profile and of answers in the journal, so that it
-    comes out the same when both were read back."""
+    """Note in the study what the findings are based on.
+
+    It depends only on the profile and on answers in the journal, so that a resumed study gets the same.
+    """
     window = profile.evidence.window
     trace_path = window.trace_path if window is not None and profile.breakdowns else ""
     draft.update(profiled_steps=profile.evidence.observed_steps, trace_path=trace_path)
@@ -293,7 +298,7 @@ def _note(draft: StudyDraft, profile: Profile, run: Run, length: Length) -> None
 
 
 def _without_beaten_ceiling(draft: StudyDraft, profile: Profile) -> Profile:
-    """A rate of multiplication that the script's own operators exceed is no ceiling."""
+    """A multiplication rate that the script's own operators exceed is not a ceiling."""
     sentence = beaten(profile)
     if not sentence:
         return profile

@@ -1,7 +1,7 @@
-"""Does training still produce the same results? The launches that the parity gates need, each made once in a study.
+"""Prove that training still produces the same results, by the launches that the parity gates need, once per study.
 
-A plan is always compared with the untouched baseline, however many levers were kept before. Only an exact lever needs
-no launch of its own: the timing runs of its trial already recorded the losses, and these must agree to the last bit.
+A plan is always compared with the unmodified baseline, however many levers were kept before. Only an exact lever needs
+no launch of its own: the timing runs of its trial already recorded the losses, which must be bitwise identical.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PRECISION_VALUES = frozenset({"dtype", "precision"})
 
 
 class Prover(ABC):
-    """Finds out whether a plan's results are still those of the baseline. One file for each kind of :data:`Quality`."""
+    """Proves that a plan's results are still those of the baseline. One file for each kind of :data:`Quality`."""
 
     def __init__(self, trials: Trials, levers: Mapping[str, Lever], situation: Situation) -> None:
         self._trials = trials
@@ -53,32 +53,32 @@ class Prover(ABC):
         self._situation = situation
 
     def proof_for(self, setting: Setting) -> Proof:
-        """What this setting owes."""
+        """The proof that this setting requires."""
         return self._levers[setting.lever].proof_for(self._situation, setting)
 
     @abstractmethod
     def cost(self, plan: Plan) -> float:
-        """Seconds that the missing launches for this plan would take."""
+        """The seconds of the launches that this plan's proof still needs."""
 
     @abstractmethod
     def prove(self, plan: Plan) -> Quality | Failure:
-        """The plan against the untouched baseline; a Failure when the plan's own run failed."""
+        """Compare the plan with the unmodified baseline; a Failure if the plan's own run failed."""
 
     @abstractmethod
     def prove_exact(self, sets: Sequence[TurnSet]) -> Quality:
-        """The same for exact levers, from the timing runs where these suffice: arms 0 (reference), 1 (again) and 2."""
+        """The same for exact levers, from the timing runs if these suffice: arms 0 (reference), 1 (repeat) and 2."""
 
     @abstractmethod
     def compared_runs(self, plan: Plan) -> tuple[Run, Run] | None:
-        """The baseline's run and the plan's whose losses :meth:`prove` compared; None where it compared none."""
+        """The runs of the baseline and of the plan whose losses :meth:`prove` compared; None if it compared none."""
 
     def _proof_of(self, plan: Plan) -> Proof:
-        """The strongest proof that any of its settings owes."""
+        """The strongest proof that any of its settings requires."""
         return max((self.proof_for(it) for it in plan.settings), key=_STRENGTH.__getitem__, default="exact")
 
 
 class ParityProver(Prover):
-    """Makes the comparisons of a study and remembers them."""
+    """Makes the comparisons of a study and caches them."""
 
     def __init__(self, trials: Trials, levers: Mapping[str, Lever], situation: Situation) -> None:
         super().__init__(trials, levers, situation)
@@ -88,7 +88,7 @@ class ParityProver(Prover):
 
     @property
     def steps(self) -> int:
-        """Over how many steps losses are compared: what is affordable, and from the first run on the same for all."""
+        """The number of steps over which losses are compared: what the budget allows, the same for all comparisons."""
         return self._steps or affordable_steps(self._trials)
 
     def cost(self, plan: Plan) -> float:
@@ -101,7 +101,7 @@ class ParityProver(Prover):
         return costs.of_launches(launches, at_once=self._trials.launches_at_once)
 
     def prove_exact(self, sets: Sequence[TurnSet]) -> Parity:
-        """Whether the losses of arms 0 (reference), 1 (again) and 2 (with an exact lever) agree in every set."""
+        """Whether the losses of arms 0 (reference), 1 (repeat) and 2 (with an exact lever) agree in every replicate."""
         return judge_exact([it.runs[:3] for it in sets])
 
     def prove(self, plan: Plan) -> Parity | Failure:
@@ -139,7 +139,7 @@ class ParityProver(Prover):
         )
 
     def _kinds(self, plan: Plan) -> tuple[str, ...]:
-        """The names of the runs that the proof of this plan rests on."""
+        """The names of the runs that the proof of this plan needs."""
         proof = self._proof_of(plan)
         kinds = ["baseline", "again", "candidate"]
         if proof == "rounding":
@@ -152,7 +152,7 @@ class ParityProver(Prover):
         return tuple(kinds)
 
     def _runs_of(self, plan: Plan) -> dict[str, Run]:
-        """The runs of this plan's proof by name; those that were not made yet start side by side."""
+        """The runs of this plan's proof by name; those still missing start at the same time."""
         self._steps = self.steps
         names = {it: (_owner(plan, it), it) for it in self._kinds(plan)}
         missing = [it for it in names.values() if it not in self._runs]
@@ -184,7 +184,7 @@ class ParityProver(Prover):
         )
 
     def _changes_randomness(self, plan: Plan) -> bool:
-        """Whether the data pipeline draws other numbers."""
+        """Whether the data pipeline draws other random numbers."""
         return any(self._levers[it.lever].changes_randomness(self._situation, it) for it in plan.settings)
 
 
@@ -193,31 +193,33 @@ def _owner(plan: Plan, kind: str) -> Plan:
 
 
 def _is_first_step(kind: str) -> bool:
-    """Whether nothing but the first step of this run is looked at."""
+    """Whether only the first step of this run is compared."""
     return kind == "reference" or kind.startswith("rounded to ")
 
 
 def _format_of(plan: Plan) -> str:
-    """The number format whose rounding a plan's precision lever brings in: a ``dtype`` by name, and for TF32, whose ten
-    bits of mantissa are float16's, that one."""
+    """The number format whose rounding a plan's precision lever introduces.
+
+    A ``dtype`` by name; float16 for TF32, whose mantissa also has ten bits.
+    """
     names = [str(value) for it in plan.settings for key, value in it.values if key == "dtype"]
     return names[0] if names else "float16"
 
 
 def _changes_precision(plan: Plan) -> bool:
-    """Whether a setting names a number format: then the first step keeps its direction, not its digits."""
+    """Whether a setting names a number format: then the first gradient keeps its direction, not its digits."""
     return any(name in _PRECISION_VALUES for it in plan.settings for name, _ in it.values)
 
 
 def usual_proof_cost(trials: Trials, plan: Plan, steps: int) -> float:
-    """Seconds that the proof of a lever takes that keeps the losses but for rounding, over so many steps."""
+    """The seconds of a rounding proof over so many steps."""
     costs = trials.costs
     runs = 3 * costs.of_launch(plans_of.EMPTY, steps) + costs.of_launch(plan, steps)
     return runs + costs.of_launch(plans_of.EMPTY, 1)
 
 
 def affordable_steps(trials: Trials) -> int:
-    """As many steps as the options ask for, fewer when the script ends sooner or the budget is short."""
+    """As many steps as the options say; fewer if the script ends sooner or the budget is short."""
     return steps_for(trials, trials.options.budget_seconds)
 
 

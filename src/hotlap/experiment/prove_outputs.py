@@ -1,4 +1,4 @@
-"""Does a model still return the same? The launches that keep its outputs, each made once in a study."""
+"""Prove that a model still returns the same outputs, by launches that store them, each once per study."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hotlap.wording import ending_text
 
 _COMPILING = ("compile", "torchao-int8")
 _FEWEST_CALLS = 3
-"""What a call computes in is looked at from the second one on."""
+"""The precision of calls is examined from the second one on."""
 
 
 class TaskQualityProver(Prover):
-    """Compares what a plan's model returns for each of the user's inputs with the model in float32 and no plan."""
+    """Compares a plan's outputs for each of the user's inputs with those of the model in float32 without a plan."""
 
     def __init__(self, trials: Trials, levers: Mapping[str, Lever], situation: Situation) -> None:
         super().__init__(trials, levers, situation)
@@ -34,7 +34,7 @@ class TaskQualityProver(Prover):
         self._engines: dict[Plan, EngineReport] = {}
 
     def cost(self, plan: Plan) -> float:
-        """Those of the plan, and at first of the reference and its weights."""
+        """Those of the plan, and the first time also those of the reference and its weights."""
         if plan in self._compared:
             return 0.0
         costs = self._trials.costs
@@ -42,7 +42,7 @@ class TaskQualityProver(Prover):
         return costs.of_launch(plan, self._calls) + (0.0 if known else 2 * costs.of_launch(plans_of.EMPTY, self._calls))
 
     def prove_exact(self, sets: Sequence[TurnSet]) -> TaskQuality:
-        """As :meth:`prove`: the timing runs keep no outputs."""
+        """As :meth:`prove`, since timing runs store no outputs."""
         plan = sets[-1].runs[CANDIDATE].plan
         found = self.prove(plan)
         if isinstance(found, Failure):
@@ -53,17 +53,17 @@ class TaskQualityProver(Prover):
         return found
 
     def prove(self, plan: Plan) -> TaskQuality | Failure:
-        """The plan's outputs against the reference's; a Failure where either could not be had."""
+        """Compare the plan's outputs with the reference's; a Failure if either is missing."""
         if plan not in self._compared:
             self._compared[plan] = self._compare(plan)
         return self._compared[plan]
 
     def engine_of(self, plan: Plan) -> EngineReport | None:
-        """What ran the model in the launch that compared the plan's outputs, with what its graph shows."""
+        """The engine that ran the model in the launch that compared the plan's outputs, with facts about its graph."""
         return self._engines.get(plan)
 
     def compared_runs(self, plan: Plan) -> tuple[Run, Run] | None:
-        """There are no losses to show."""
+        """None: there are no losses."""
         return None
 
     def _compare(self, plan: Plan) -> TaskQuality | Failure:
@@ -91,17 +91,17 @@ class TaskQualityProver(Prover):
         return judged
 
     def _other_engine(self, plan: Plan, run: Run) -> str:
-        """A sentence where the engine of the plan did not run the model, or not in the format asked for."""
+        """A sentence if the plan's engine did not run the model, or not in the requested format."""
         asked = next((it for it in plan.settings if self._levers[it.lever].replaces_torch), None)
         if asked is None:
             return ""
         found, precision = run.engine, dict(asked.values).get("precision", "")
         if found is None:
-            return f"{asked.lever} was asked for, and the model ran without it."
+            return f"{asked.lever} was requested, but the model ran without it."
         if not found.operators:
-            return f"{found.engine} was asked for, and took no operator of the model."
+            return f"{found.engine} was requested, but it ran no operator of the model."
         if precision and found.precision != str(precision).removesuffix("-dynamic"):
-            return f"{precision} was asked for, and {found.engine} computed in {found.precision}."
+            return f"{precision} was requested, but {found.engine} computed in {found.precision}."
         return ""
 
     def _reference_outputs(self) -> Mapping[str, Any] | Failure:
@@ -113,8 +113,7 @@ class TaskQualityProver(Prover):
         return self._reference
 
     def _random_share(self, reference: Mapping[str, Any]) -> float | None:
-        """Weights that the program itself trained depend on the seed as well, and are no random ones: it is not asked
-        of such a program."""
+        """The share of weights initialised at random, for a program that does not train; None if a launch failed."""
         again = _outputs(self._launch(plans_of.EMPTY, (ShiftSeeds(), CaptureOutputs()), other_seed=True))
         return None if isinstance(again, Failure) else random_share(reference, again)
 
@@ -135,17 +134,17 @@ def _outputs(run: Run) -> Mapping[str, Any] | Failure:
 
 
 def _other_precision(plan: Plan, run: Run) -> str:
-    """A sentence where the model did not compute in the format that the plan asks for."""
+    """A sentence if the model did not compute in the plan's number format."""
     wanted = {str(value) for it in plan.settings for name, value in it.values if name == "dtype"}
     computed = {run.facts.autocast_dtype, *(it.dtype for it in run.facts.models)}
     missing = sorted(wanted - computed)
     if not missing:
         return ""
-    return f"{missing[0]} was asked for, and the model computed in {', '.join(sorted(it for it in computed if it))}."
+    return f"{missing[0]} was requested, but the model computed in {', '.join(sorted(it for it in computed if it))}."
 
 
 def _not_compiled(plan: Plan, run: Run) -> str:
-    """A sentence where Dynamo found nothing to compile, which it does not say."""
+    """A sentence if Dynamo silently compiled nothing."""
     if run.compile.graphs or all(it.lever not in _COMPILING for it in plan.settings):
         return ""
-    return "torch.compile was asked for, and no graph was compiled."
+    return "torch.compile was requested, but no graph was compiled."

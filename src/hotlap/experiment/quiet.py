@@ -1,8 +1,8 @@
-"""Measuring while others leave the machine alone: what they disturbed is measured again, after a bounded wait.
+"""Measure on a quiet machine: repeat disturbed measurements, after a bounded wait.
 
-Whether a measurement was disturbed is read off its own blocks (:mod:`hotlap.measure.disturbance`), so a resumed study
-takes the same decisions. A machine that never calms down costs two waits and two measurements, and what could not be
-measured quietly is marked as that for good.
+Whether a measurement was disturbed follows from its own blocks (:mod:`hotlap.measure.disturbance`), so a resumed study
+makes the same decisions. A machine that stays busy costs two waits and two measurements, and what could not be measured
+undisturbed stays marked as disturbed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from hotlap.records import Disturbance, Measurement, Run, Stage, TurnSet
 LONGEST_WAIT_SECONDS = 30.0
 _WAIT_SHARE = 0.05
 _AGAIN_SHARE = 0.25
-"""Of a budget, what one wait may take, and what all waits and the measurements after them may take together."""
+"""The shares of a budget for one wait, and for all waits and the measurements after them together."""
 
 Taken = TypeVar("Taken")
 
 
 def patience_for(trials: Trials, cost_seconds: float) -> float:
-    """How long others may be waited for before something is measured again that takes ``cost_seconds``; 0 where that
-    does not fit into the budget, or has been in vain too often."""
+    """How long to wait for other processes before repeating a measurement of ``cost_seconds``.
+
+    0 if that does not fit into the budget, or if waiting failed too often.
+    """
     if trials.waits_in_vain >= trials.most_waits:
         return 0.0
     budget = trials.options.budget_seconds
@@ -46,10 +48,11 @@ def quietly(
     stage: Stage,
     most_seconds: float | None = None,
 ) -> tuple[Taken, Disturbance | None]:
-    """What ``take`` measured, and what disturbed it. ``take`` is given how long to wait for others, and is called
-    again while they disturb it, as long as patience and ``most_seconds`` allow; the least disturbed counts.
+    """Measure with ``take``, and return the result with its disturbance.
 
-    ``runs_of`` names the runs that it rests on; there are none for a failure, which ends the calls.
+    ``take`` gets how long to wait for other processes, and is called again while they disturb it, as long as patience
+    and ``most_seconds`` allow; the least disturbed result counts. ``runs_of`` returns the runs behind it; none for a
+    failure, which ends the calls.
     """
     before = trials.spent_seconds
     taken = take(0.0)
@@ -77,5 +80,5 @@ def quietly(
 
 
 def runs_of_set(turns: TurnSet | Failure) -> Sequence[Run]:
-    """The runs that a set rests on; none where it failed."""
+    """The runs of a replicate; none if it failed."""
     return () if isinstance(turns, Failure) else turns.runs

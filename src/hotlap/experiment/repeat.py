@@ -1,4 +1,4 @@
-"""Repeat trials that something outside of hotlap killed: that says nothing about the script, nor about a lever."""
+"""Repeat trials that were killed from outside, which is not evidence about the script or a lever."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Answer = TypeVar("_Answer")
 
 
 def killed_from_outside(run: Run) -> bool:
-    """Whether a run was ended by a SIGKILL that hotlap did not send and that the kernel did not send for memory."""
+    """Whether a run ended by a SIGKILL that came neither from hotlap nor from the kernel for lack of memory."""
     return isinstance(run.ending, Crashed) and run.ending.killed_from_outside
 
 
@@ -25,8 +25,10 @@ def repeated(
     *,
     allowed: Callable[[], bool] = lambda: True,
 ) -> _Answer:
-    """The answer; of up to three the first in which nothing was killed, else the last. ``on_repetition`` is called
-    before each repetition, none of which is made unless ``allowed``."""
+    """The first of up to three answers without a killed run, else the last.
+
+    ``on_repetition`` is called before each repetition; there are none unless ``allowed``.
+    """
     for _ in range(MOST_REPETITIONS):
         answer = ask()
         if not any(map(killed_from_outside, runs(answer))) or not allowed():
@@ -36,7 +38,7 @@ def repeated(
 
 
 def repetitions_text(count: int) -> str:
-    """The warning that a study carries after so many repetitions."""
+    """The warning of a study after so many repetitions."""
     what = "One trial was" if count == 1 else f"{count} trials were"
     again = "was" if count == 1 else "were"
     return (

@@ -14,16 +14,16 @@ from hotlap.measure import speed
 from hotlap.records import Estimate, Measurement, Plan, Stage, Stopped, TimedOut, TurnSet
 
 Rule: TypeAlias = Callable[[Sequence[TurnSet]], bool]
-"""Whether the replicates so far decide. How often it is asked is what its share of false alarms rests on."""
+"""Whether the replicates so far decide. Its rate of false positives depends on how often it is called."""
 
 _WIDEST_SHOWN = 5.0
-"""How many times its lower end the upper end of an interval may be, to be told of a comparison that goes on."""
+"""The largest ratio between the ends of an interval that progress shows."""
 
 LOOKS = tuple(look.sets for look in speed.LOOKS)
 
 
 def same_numbers(turns: TurnSet) -> Failure | None:
-    """A failure where the candidate's loss is no longer finite while the baseline's is."""
+    """A failure if the candidate's loss is no longer finite while the baseline's is."""
     return divergence(turns.runs[BASELINE], turns.runs[CANDIDATE])
 
 
@@ -34,16 +34,16 @@ def anything(turns: TurnSet) -> Failure | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """What takes turns, after how many replicates the rule is asked, and how progress is announced.
+    """The arms, the numbers of replicates at which the rule is applied, and the label of progress.
 
-    The replicates of the first look are taken whatever they cost: whoever asks for them has made sure that they fit,
-    or has ``goes_on`` stop them, which is asked before each with how many are to come until the next look. Later looks
-    are taken where all their replicates fit into the budget.
+    The replicates of the first look are taken at any cost: the caller has made sure that they fit, or stops them by
+    ``goes_on``, which is called before each one with the number that remains until the next look. Later looks are taken
+    if all their replicates fit into the budget.
 
-    ``accept`` says what is wrong with a replicate. With ``measured`` one that others disturbed is taken again, as long
-    as those to come still fit; with ``repeats_time_outs`` one that timed out as well, once. With ``adapts_rounds``
-    each look corrects the number of rounds (``rounds`` where it is fixed). ``compares`` has progress show the interval
-    so far of the third arm against the first.
+    ``accept`` returns what is wrong with a replicate. With ``measured`` a replicate that other processes disturbed is
+    repeated as long as the remaining ones still fit; with ``repeats_time_outs`` so is one that timed out, once. With
+    ``adapts_rounds`` each look corrects the number of rounds (otherwise ``rounds``). With ``compares`` progress shows
+    the current interval of the third arm compared with the first.
     """
 
     arms: Sequence[Plan | Arm]
@@ -63,8 +63,11 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class Replicates:
-    """The replicates of all looks that were completed. ``unfinished`` says that the budget ended the looks early, and
-    ``failure`` why there is nothing to look at. ``timed_out_again`` says that a repetition did not help either."""
+    """The replicates of all completed looks.
+
+    ``unfinished``: the budget ended the looks early. ``failure``: why there are no replicates. ``timed_out_again``: a
+    repetition timed out as well.
+    """
 
     sets: tuple[TurnSet, ...]
     failure: Failure | None = None
@@ -106,7 +109,7 @@ class _Loop:
         return Replicates(tuple(self._sets[:looked_at]), unfinished=True)
 
     def _take_up_to(self, look: int) -> Failure | None:
-        """Add replicates until there are so many; a Failure where one gave no numbers."""
+        """Add replicates up to this number; a Failure if one has no numbers."""
         while (to_come := look - len(self._sets)) > 0:
             if not self._design.goes_on(to_come):
                 return Failure(BASELINE, Stopped(), "The budget ended before the first look.", cut=True)
@@ -121,14 +124,14 @@ class _Loop:
         return None
 
     def _take(self, to_come: int) -> Sequence[TurnSet | Failure]:
-        """As many at once as there are slots; one, where it may have to be taken again."""
+        """As many at once as there are slots; one, if it may have to be repeated."""
         trials, design = self._trials, self._design
         if design.measured is None and not design.repeats_time_outs:
             count = min(to_come, trials.executor.slots)
             return trials.take_sets(design.arms, count=count, rounds=self._rounds, purpose=design.purpose)
         turns = self._undisturbed(to_come)
         if timed_out(turns) and design.repeats_time_outs and trials.fits(self._cost(to_come)):
-            turns, self._timed_out_again = self._undisturbed(to_come), True  # the machine may no longer be busy
+            turns, self._timed_out_again = self._undisturbed(to_come), True  # the machine may be quiet by now
         return [turns]
 
     def _undisturbed(self, to_come: int) -> TurnSet | Failure:
@@ -168,8 +171,7 @@ class _Loop:
         self._draft.tell(design.stage, text, lever=design.lever, sets_done=len(sets), sets_planned=look, **more)
 
     def _interval_so_far(self) -> Estimate | None:
-        """For somebody who watches; no decision rests on it. None while it says nothing: of two noisy replicates it may
-        reach from nothing to billions."""
+        """The interval for progress, on which no decision depends; None while it is too wide to be meaningful."""
         if len(self._sets) < 2:
             return None
         delta = self._trials.options.delta
@@ -178,7 +180,7 @@ class _Loop:
 
 
 def adapt_rounds(trials: Trials, sets: Sequence[TurnSet]) -> None:
-    """More rounds where rounds are noisy and launches dear, fewer where launches differ anyway (method, item 9)."""
+    """More rounds if rounds are noisy and launches expensive, fewer if launches differ anyway."""
     first, second = ([it.rounds[arm] for it in sets] for arm in (BASELINE, REPEAT))
     if len(sets) < 2 or min(len(it) for it in first) < 2:
         return
@@ -192,5 +194,5 @@ def adapt_rounds(trials: Trials, sets: Sequence[TurnSet]) -> None:
 
 
 def timed_out(taken: object) -> bool:
-    """Whether it timed out: on a busy machine that says nothing about the script."""
+    """Whether it timed out, which is not evidence about the script on a busy machine."""
     return isinstance(taken, Failure) and isinstance(taken.ending, TimedOut)

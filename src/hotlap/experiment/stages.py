@@ -1,4 +1,4 @@
-"""What all studies have in common: how they begin, and that they are closed and saved however they end."""
+"""What all studies share: their first stages, and that they are closed and saved however they end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hotlap.trial.executor import Executor
 
 
 def blank_study(workload: Workload, options: Options, journal: Journal | None) -> Study:
-    """A study of which nothing is known yet."""
+    """A study without results."""
     study = Study(
         workload=redacted(workload),
         objective=options.objective,
@@ -54,14 +54,14 @@ def opened(
     *,
     kind: StudyKind = "search",
 ) -> tuple[Trials, StudyDraft]:
-    """What a procedure asks the executor through, and the study of this kind that it fills in."""
+    """The trials and the study of a procedure."""
     trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
     blank = msgspec.structs.replace(blank_study(workload, options, journal), kind=kind)
     return trials, StudyDraft(blank, trials, journal, on_progress)
 
 
 def guarded(draft: StudyDraft, work: Callable[[], None], interrupted: Callable[[], None]) -> Study:
-    """Do the work, and see to it that the study is closed and saved however it ends."""
+    """Run the procedure; close and save the study however it ends."""
     try:
         work()
     except KeyboardInterrupt:
@@ -76,10 +76,10 @@ def guarded(draft: StudyDraft, work: Callable[[], None], interrupted: Callable[[
 
 
 def begin(trials: Trials, draft: StudyDraft, *, on_free_cores: bool = False) -> tuple[Machine, Observation]:
-    """The stages that every study begins with: the machine, and the unchanged script; ``on_free_cores`` gives it
-    fewer threads where others do not pause.
+    """Run the first stages of every study: examine the machine, and run the unmodified script.
 
-    Raises :class:`ScriptError` as :func:`hotlap.experiment.observe.understand` does.
+    With ``on_free_cores`` the script gets fewer threads if other processes do not pause. Raises :class:`ScriptError` as
+    :func:`hotlap.experiment.observe.understand` does.
     """
     draft.tell("machine", "What this machine is")
     machine = trials.executor.machine()

@@ -1,4 +1,4 @@
-"""Asking the executor: assignments, sets, their cost, and what is left of the budget."""
+"""Request launches and replicates of the executor, with their costs and the remaining budget."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ FEWEST_ARMS = 3
 _MOST_ARMS = 6
 _MEMORY_SHARE = 0.8
 _SUSPENDED_BLOCK_SECONDS = 2.0
-"""Moving an arm to the device and back takes seconds, so fewer and longer blocks are worth more."""
+"""Moving an arm to the device and back takes seconds, so blocks are fewer and longer."""
 _SHORTEST_LIMIT_SECONDS = 5.0
 _STARTUP_SHARE = 0.4
 _BLOCK_SHARE = 0.15
 _SLOWEST_STEP = 100
-"""How many times longer than the baseline's a single step may be, among the steps of a launch: it may be in float64,
-compile, or be followed by an evaluation."""
+"""How many times longer than the baseline's a single step of a launch may be: it may be in float64, compile, or be
+followed by an evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A set that gave no numbers: which arm ended it, and how. ``cut`` says that no arm did: the time was over."""
+    """A replicate without numbers: which arm ended it, and how. ``cut``: no arm did; the time was over."""
 
     arm: int
     ending: Ending
@@ -65,8 +65,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """What one of the launches that take turns runs: a plan, of another workload or with instruments where these are
-    given."""
+    """What one arm runs: a plan, and a workload and instruments if they differ from the usual ones."""
 
     plan: Plan = plans_of.EMPTY
     workload: Workload | None = None
@@ -74,16 +73,15 @@ class Arm:
 
 
 class Trials:
-    """Everything that the stages ask of the executor goes through here, so that budget, seeds and limits are set in
-    one place.
+    """The only way from procedures to the executor, so that budget, seeds and limits are set in one place.
 
-    ``has_one_process`` says whether a launch is a single trainer. With ``suspended`` arms leave the device while they
-    wait. ``reserve_seconds`` is what verification will need; no trial may eat into it. With ``cuts_sets`` a set ends
-    when its time is over, as a :class:`Failure` that is ``cut``, which is no failure of an arm. ``cores`` are those
-    that may be used here. ``own_plan`` is what an assignment without a plan gets: nothing, but for fewer threads where
-    others leave no core for them. ``waits_in_vain`` counts the waits for a quiet machine after which it was no quieter,
-    ``most_waits`` of them at most, and ``again_seconds`` is what such waits and the measurements after them took.
-    ``on_repetition`` is called when a trial is repeated because something outside killed it, with how many were so far.
+    ``has_one_process``: a launch is a single trainer. ``suspended``: arms leave the device while they wait.
+    ``reserve_seconds`` is kept for verification; no trial may use it. With ``cuts_sets`` a replicate ends when its time
+    is over, as a :class:`Failure` that is ``cut``, which is no failure of an arm. ``cores`` are the usable cores.
+    ``own_plan`` is the plan of an assignment without one: empty, except for fewer threads if other processes keep cores
+    busy. ``waits_in_vain`` counts the waits after which the machine was no quieter, at most ``most_waits``, and
+    ``again_seconds`` is the time of such waits and the measurements after them. ``on_repetition`` is called with the
+    number of repetitions so far when a trial is repeated because it was killed from outside.
     """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
@@ -121,22 +119,22 @@ class Trials:
 
     @property
     def left_seconds(self) -> float:
-        """What remains of the budget for trials, the reserve taken off; infinite without a budget."""
+        """The remaining budget for trials, without the reserve; infinite without a budget."""
         if self.options.budget_seconds is None:
             return math.inf
         return self.options.budget_seconds - self.spent_seconds - self.reserve_seconds
 
     def disturbance(self, measured: Measurement, runs: Iterable[Run]) -> Disturbance | None:
-        """What others did to a measurement that rests on these runs; None where it was left alone."""
-        # The one reason for an own plan is that each thread shall have a core.
+        """The disturbance of a measurement with these runs; None if there was none."""
+        # The only purpose of an own plan is a core for each thread.
         return disturbance(measured, runs, self.cores, each_has_a_core=bool(self.own_plan.settings))
 
     def fits(self, seconds: float) -> bool:
-        """Whether something that takes so long can still be paid for."""
+        """Whether something that takes so many seconds fits into the budget."""
         return seconds <= self.left_seconds
 
     def replicates_seconds(self, arms: Sequence[Plan | Arm], count: int, rounds: int) -> float:
-        """How long so many replicates of these arms will take: on several slots as many run at the same time."""
+        """The estimated seconds of so many replicates of these arms; each slot runs one at a time."""
         plans = [it.plan if isinstance(it, Arm) else it for it in arms]
         return math.ceil(count / self.executor.slots) * self.costs.of_set(plans, rounds)
 
@@ -144,8 +142,7 @@ class Trials:
 
     @property
     def most_seconds(self) -> float | None:
-        """How long what begins now may take at most: what is left, or where even the reserve is touched, what is left
-        of that. None without a budget."""
+        """The time limit of what begins now: the remaining budget, else the rest of the reserve; None: no budget."""
         budget = self.options.budget_seconds
         if budget is None:
             return None
@@ -153,12 +150,12 @@ class Trials:
 
     @property
     def shortest_limit_seconds(self) -> float:
-        """How long a block may take at least before it counts as a hang, however little time is left."""
+        """The shortest limit after which a block counts as a hang, however little time is left."""
         return max(_SHORTEST_LIMIT_SECONDS, 3 * self.costs.shape.round_seconds)
 
     def first_assignment(self) -> Assignment:
-        """The first child of a study. How long its start and its steps take is not known yet, so that no budget
-        shortens the limits on them."""
+        """Run the first child of a study; its start-up and step times are unknown, so the budget does not shorten its
+        limits."""
         return msgspec.structs.replace(
             self.assignment(),
             startup_limit_seconds=self.options.startup_limit_seconds,
@@ -166,7 +163,7 @@ class Trials:
         )
 
     def assignment(self, plan: Plan = plans_of.EMPTY) -> Assignment:
-        """A child with this plan; of what is left of a budget, a hang may take no more than a share."""
+        """An assignment with this plan; a hang may take only a share of the remaining budget."""
         options, left = self.options, self.left_seconds
         usual_seconds = self.shortest_limit_seconds
         longest_startup = max(usual_seconds + 3 * self.costs.startup_seconds, _STARTUP_SHARE * left)
@@ -191,9 +188,10 @@ class Trials:
         patience_seconds: float = 0.0,
         most_seconds: float | None = None,
     ) -> Run:
-        """One child alone; its limit allows for steps that take three times as long as the baseline's, a single one for
-        ``--block-limit`` or, where that is more, for a hundred times as long. Where ``most_seconds`` are not given, it
-        ends at the last step that the budget allows.
+        """Run one child.
+
+        Its limit allows for steps three times as long as the baseline's, and for a single step of ``--block-limit`` or
+        a hundred times as long. Without ``most_seconds`` it ends at the last step that the budget allows.
         """
         most = self.most_seconds if most_seconds is None else most_seconds
         request = msgspec.structs.replace(
@@ -206,8 +204,7 @@ class Trials:
         return self._repeated(request, iter(()))
 
     def launch_together(self, wanted: Sequence[tuple[Assignment, int]]) -> list[Run]:
-        """Children with so many steps each, as :meth:`launch` runs one, that are not timed: as many as memory holds
-        start side by side."""
+        """Run children that are not timed, each like :meth:`launch`; as many as memory holds run at the same time."""
         at_once = self.launches_at_once
         runs: list[Run] = []
         for begin in range(0, len(wanted), at_once):
@@ -218,7 +215,7 @@ class Trials:
 
     @property
     def launches_at_once(self) -> int:
-        """How many launches that are not timed may be alive together."""
+        """How many launches that are not timed may run at the same time."""
         return self.arms_at_once if self.interleaved and self.has_one_process and not self.suspended else 1
 
     def _launch_request(self, assignment: Assignment, steps: int) -> LaunchRequest:
@@ -230,7 +227,7 @@ class Trials:
         return LaunchRequest(assignment=patient, steps=steps, most_seconds=self.most_seconds)
 
     def _repeated(self, request: LaunchRequest, answers: Iterator[Run]) -> Run:
-        """The answer that is there already, or that of a launch; launched again where something outside killed it."""
+        """A cached answer, or that of a launch, which is repeated if it was killed from outside."""
 
         def ask() -> Run:
             known = next(answers, None)
@@ -255,7 +252,7 @@ class Trials:
         patience_seconds: float = 0.0,
         one_launch: bool = False,
     ) -> TurnSet | Failure:
-        """One replicate, as :meth:`take_sets` takes several; with ``one_launch`` its arms share a process."""
+        """Take one replicate like :meth:`take_sets`; with ``one_launch`` its arms share a process."""
         (taken,) = self.take_sets(
             arms,
             count=1,
@@ -278,10 +275,10 @@ class Trials:
         patience_seconds: float = 0.0,
         one_launch: bool = False,
     ) -> list[TurnSet | Failure]:
-        """So many replicates (at most as many as there are slots) with a fresh launch of each arm, cut as ``shape``
-        says (by default as usual); ``purpose`` tells sets apart, so that each has its own order.
+        """Take replicates (at most as many as there are slots) of this ``shape``, with a fresh launch of each arm.
 
-        A set whose *first* arm failed is tried once more, and one whose script ended too soon with shorter blocks.
+        ``purpose`` distinguishes replicates, so that each has its own order of arms. A replicate whose *first* arm
+        failed is repeated once, and one whose script ended too soon is repeated with shorter blocks.
         """
         assignments = tuple(map(self._assigned, arms))
 
@@ -293,8 +290,7 @@ class Trials:
         return [self._settled(turns, lambda: ask(1)[0], is_usual) for turns in ask(count)]
 
     def _settled(self, turns: TurnSet, again: Callable[[], TurnSet], is_usual: bool) -> TurnSet | Failure:
-        """A replicate, or why there is none after what can be done about it. Only of usual ones the blocks are made
-        shorter: another one of which the script ended too soon is given up."""
+        """The replicate, repeated if that may help, or a Failure. Only the usual shape gets shorter blocks."""
         retried = False
         while True:
             failure = failure_of(turns)
@@ -359,8 +355,8 @@ class Trials:
         return zlib.crc32(f"{self.options.seed} {purpose} {number}".encode())
 
     def _learned(self, request: TurnRequest, first: TurnSet, shape: Shape, began: float, alone: bool) -> TurnSet:
-        """The replicate, taken again where something outside killed it, with its costs remembered: of one that was
-        taken ``alone`` all that passed since it began."""
+        """Repeat a replicate that was killed from outside, and learn its costs: if taken ``alone``, all time since
+        ``began``."""
         answers = iter([first])
 
         def answer() -> TurnSet:
@@ -378,7 +374,7 @@ class Trials:
         return turns
 
     def _learn_room(self, turns: TurnSet, arms: int) -> None:
-        """Remember when so many arms did not fit into memory together, so that it is not tried again."""
+        """Remember that so many arms did not fit into memory together, so that it is not tried again."""
         if turns.interleaved or not self.interleaved:
             return
         if self.suspended:
@@ -399,9 +395,11 @@ class Trials:
     # -- memory -------------------------------------------------------------------------------
 
     def fit_arms(self, machine: Machine, baseline: Run) -> None:
-        """How many arms may be alive together, by what the baseline took at most: on a device the allocator's reserve
-        and the context count, and what other processes hold is not there to be had. Where that are too few, and the
-        driver can move their memory to the host while they wait, arms are suspended."""
+        """How many arms may run at the same time, by the peak memory of the baseline.
+
+        On a device the allocator's reserve and the context count, and memory of other processes is unavailable. If too
+        few arms fit and the driver can move memory to the host, waiting arms are suspended.
+        """
         self.has_one_process = baseline.facts.processes == 1
         on_device, device_bytes = _fitting_on_device(machine, baseline)
         too_few = on_device < FEWEST_ARMS
@@ -419,7 +417,7 @@ class Trials:
             self.set_rounds(FEWEST_ROUNDS)
 
     def choose_rounds(self, levers: int) -> None:
-        """Fewer rounds where the budget could not otherwise give every lever its first look."""
+        """Use fewer rounds if the budget would not otherwise give every lever its first look."""
         if self.options.rounds is None:
             usual = levers * self.replicates_seconds([plans_of.EMPTY] * 3, 3, USUAL_ROUNDS)
             self.rounds = USUAL_ROUNDS if self.fits(usual) and not self.suspended else FEWEST_ROUNDS
@@ -433,7 +431,7 @@ class Trials:
 
 
 def failure_of(turns: TurnSet) -> Failure | None:
-    """The arm because of which a set has no numbers, or None for a set that ran through."""
+    """The arm that failed a replicate, or None for a complete one."""
     for arm, run in enumerate(turns.runs):
         if ran_through(run):
             continue
@@ -450,18 +448,18 @@ def failure_of(turns: TurnSet) -> Failure | None:
 
 
 def ran_through(run: Run) -> bool:
-    """Whether a run came to its last wanted step, or to the script's own good end."""
+    """Whether a run reached its last requested step, or the script's own successful end."""
     return isinstance(run.ending, Stopped) or (isinstance(run.ending, Completed) and run.ending.exit_code == 0)
 
 
 def steps_done(run: Run) -> int:
-    """How many steps a run did as far as is known: a process that could not report leaves only their number."""
+    """The known number of steps of a run: a process that could not report leaves only that."""
     known = 0 if isinstance(run.ending, (Completed, Stopped)) else run.ending.steps_done
     return max(known, len(run.steps.wall_seconds))
 
 
 def _fitting_on_device(machine: Machine, baseline: Run) -> tuple[int, int]:
-    """How many arms like the baseline the device with the least room holds, and what one takes of it."""
+    """How many arms like the baseline the fullest device holds, and how many bytes one needs there."""
     accelerator = _smallest(machine.accelerators)
     if not baseline.device_peak_bytes or accelerator is None or not accelerator.memory_bytes:
         return _MOST_ARMS, 0
