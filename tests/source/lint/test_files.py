@@ -129,9 +129,9 @@ def test_a_comment_in_a_body_says_nothing_of_its_loop(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said", "line"),
     [
-        (b"import torch\ndef f(:\n", "no Python that can be parsed", 2),
+        (b"import torch\ndef f(:\n", "cannot be parsed as Python", 2),
         (b"import torch\n\0", "null bytes", 0),
-        (b"# coding: no-such-thing\nimport torch\n", "encoding is not known", 0),
+        (b"# coding: no-such-thing\nimport torch\n", "encoding is unknown", 0),
         (b"import torch\nx = '\xff'\n", "byte 18 cannot be decoded", 0),
         (b"import torch\nx = " + b"(" * 3000 + b")" * 3000, "", 0),
         (b"import torch\nx = " + b"-" * 100_000 + b"1", "nested too deeply", 0),
@@ -221,12 +221,12 @@ def test_configuration(tmp_path: Path) -> None:
     ("table", "said"),
     [
         ("[tool.hotlap.lint]\nselekt = []", r"no key 'selekt'.*Did you mean 'select'"),
-        ("[tool.hotlap.lint]\nselect = 'HL1'", "no list of texts"),
-        ("[tool.hotlap.lint]\nselect = [1]", "no list of texts"),
+        ("[tool.hotlap.lint]\nselect = 'HL1'", "not a list of strings"),
+        ("[tool.hotlap.lint]\nselect = [1]", "not a list of strings"),
         ("[tool.hotlap.lint]\nignore = ['HL999']", "no lint rule 'HL999'"),
         ("[tool.hotlap.lint]\nignore = ['item-in-hot-lop']", "Did you mean 'item-in-hot-loop'"),
-        ("[tool.hotlap.lint.per-file-ignores]\n'*' = 'HL1'", "no list of texts"),
-        ("[tool.hotlap]\nlint = 3", "'lint' is no table"),
+        ("[tool.hotlap.lint.per-file-ignores]\n'*' = 'HL1'", "not a list of strings"),
+        ("[tool.hotlap]\nlint = 3", "'lint' is not a table"),
         ("[tool.hotlap.lint\n", "cannot be read"),
     ],
 )
@@ -369,7 +369,7 @@ def test_a_notebook_as_text_parses_and_goes_back() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"torch", "It is no notebook, which is JSON"),
+        (b"torch", "It is not a notebook, which is JSON"),
         (b'["torch"]', "no list of cells"),
         (b'{"worksheets": [], "x": "torch"}', "no list of cells"),
         (b'{"cells": [{"cell_type": "code", "source": [1, "torch"]}]}', "source of cell 1 is no text"),

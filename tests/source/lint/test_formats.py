@@ -43,8 +43,8 @@ REPORT = LintReport(
         finding(code="HL502", rule="empty-cache-in-loop", message="100%: a\r\nb ::error::x, y", file="a,b:c.py"),
     ),
     problems=(
-        LintProblem(file="broken.py", what="This is no Python that can be parsed: invalid syntax.", line=3),
-        LintProblem(file="nb.ipynb", what="It is no notebook.", cell=2, line=1),
+        LintProblem(file="broken.py", what="This cannot be parsed as Python: invalid syntax.", line=3),
+        LintProblem(file="nb.ipynb", what="It is not a notebook.", cell=2, line=1),
         LintProblem(file="gone.py", what="It does not exist."),
     ),
     fixed=(("HL502", 2),),
@@ -95,7 +95,7 @@ def test_github_annotations_are_escaped() -> None:
     assert lines[2].startswith("::warning file=a%2Cb%3Ac.py,title=HL502 ")
     assert lines[2].endswith("::100%25: a b ::error::x, y")
     assert lines[3] == (
-        "::error file=broken.py,title=hotlap lint,line=3::This is no Python that can be parsed: invalid syntax."
+        "::error file=broken.py,title=hotlap lint,line=3::This cannot be parsed as Python: invalid syntax."
     )
 
 
@@ -108,7 +108,7 @@ def test_text() -> None:
         "    src/my train.py:40:5: called here\n"
     )
     assert "/a/b c%.ipynb:cell 7:2:1 HL201" in shown
-    assert "broken.py:3 not checked This is no Python" in shown
+    assert "broken.py:3 not checked This cannot be parsed as Python" in shown
     assert "3 findings in 3 files; 3 files checked." in shown
     assert "Fixed 2 problems in 1 file: HL502 2x." in shown
     assert "--fix --unsafe-fixes fixes 1." in shown

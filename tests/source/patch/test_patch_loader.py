@@ -131,7 +131,7 @@ def test_where_the_arguments_come_from(tmp_path: Path, before: str, after: str) 
     [
         ("loader = DataLoader(*everything)\n", "hides its arguments"),
         ("loader = DataLoader(ds, num_workers=cfg.data.workers)\n", "set it to 4 there"),
-        ("for n in (0, 1):\n    loader = DataLoader(ds, num_workers=n)\n", "cannot be told"),
+        ("for n in (0, 1):\n    loader = DataLoader(ds, num_workers=n)\n", "cannot be determined"),
         ("loader = DataLoader(ds, **a, **b)\n", "several dictionaries"),
         ("class Loader(DataLoader):\n    def __init__(self, x): ...\n\nloader = Loader(ds)\n", "may not take"),
         (
@@ -166,7 +166,9 @@ def test_what_the_loader_has_already_stays(tmp_path: Path) -> None:
     assert patched(tmp_path, source, "loader", with_loader(), **PLAN) == source
     assert "num_workers=4" in patched(tmp_path, source, "loader", with_loader(workers=2), **PLAN)
     # Of two calls in that line nobody knows which it was, unless the columns are known.
-    assert "cannot be told from the source" in left_out(tmp_path, source, "loader", with_loader(site=line), **PLAN)
+    assert "cannot be determined from the source" in left_out(
+        tmp_path, source, "loader", with_loader(site=line), **PLAN
+    )
 
 
 def test_no_workers_take_what_needs_them_along(tmp_path: Path) -> None:

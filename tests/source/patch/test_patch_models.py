@@ -97,7 +97,7 @@ def test_models_of_both_kinds_cannot_be_told_apart() -> None:
     both = (ModelFacts(kind="Net", parameters=1), ModelFacts(kind="Sequential", parameters=1, forward_of_torch=True))
     facts = msgspec.structs.replace(FACTS, models=both)
     (change,) = find("compile").rewrite(facts, make_setting("compile", mode="default"))
-    assert isinstance(change, NoSourceForm) and "cannot be told" in change.reason
+    assert isinstance(change, NoSourceForm) and "which variable is which cannot be" in change.reason
 
 
 def test_activation_checkpointing_is_a_loop_over_the_blocks(tmp_path: Path) -> None:
@@ -217,10 +217,10 @@ def test_a_compiled_model_stays(tmp_path: Path, line: str) -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("optimizer = AdamW(params)\n", "cannot be told"),
-        ("optimizer = AdamW(get().parameters())\n", "cannot be told"),
+        ("optimizer = AdamW(params)\n", "cannot be determined"),
+        ("optimizer = AdamW(get().parameters())\n", "cannot be determined"),
         ("for k in folds:\n    model = Net()\noptimizer = AdamW(model.parameters())\n", "in a loop"),
-        ("optimizer = AdamW([*a.parameters(), *b.parameters()])\n", "cannot be told"),
+        ("optimizer = AdamW([*a.parameters(), *b.parameters()])\n", "cannot be determined"),
     ],
 )
 def test_models_that_are_not_found(tmp_path: Path, source: str, words: str) -> None:
@@ -238,7 +238,7 @@ def test_channels_last_on_model_and_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize("call", ["model(x, y)", "model(*x)", "model(**x)", "model(images=x)"])
 def test_inputs_that_cannot_be_told_apart(tmp_path: Path, call: str) -> None:
     source = f"model = Net()\noptimizer = AdamW(model.parameters())\n{LOOP.replace('model(x)', call)}"
-    assert "cannot be told" in left_out(tmp_path, source, "channels-last", IMAGES)
+    assert "cannot be determined" in left_out(tmp_path, source, "channels-last", IMAGES)
 
 
 def test_inputs_that_are_no_images(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_files_of_libraries_are_left_alone(tmp_path: Path) -> None:
     facts = facts_of(path)
     setting = make_setting("fused-optimizer", implementation="fused")
     patch = make_patch(facts, [(setting, find(setting.lever).rewrite(facts, setting))], script=None, directory=tmp_path)
-    assert not patch.files and "no file of yours" in patch.left_out[0].reason
+    assert not patch.files and "not one of your files" in patch.left_out[0].reason
 
 
 def test_a_file_that_changed_since_the_study(tmp_path: Path) -> None:

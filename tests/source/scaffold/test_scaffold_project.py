@@ -91,8 +91,8 @@ def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
     ("name", "said"),
     [
         ("train.py", "is the name of a script"),
-        ("file", "is no folder"),
-        ("file/below", "is no folder"),
+        ("file", "is not a folder"),
+        ("file/below", "is not a folder"),
         ("a\nb", "characters that cannot be shown"),
         ("nul\0", "characters that cannot be shown"),
         ("x" * 300, "cannot be written: File name too long"),

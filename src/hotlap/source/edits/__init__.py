@@ -1,1 +1,1 @@
-"""Edits of Python source that keep its formatting: said as records, queued, and applied together."""
+"""Edit Python source and keep its formatting: edits are records, queued and applied together."""

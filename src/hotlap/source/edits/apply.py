@@ -1,4 +1,4 @@
-"""Edits carried out: a text and changes in, the new text and what was left out of it out."""
+"""Apply edits: from a text and changes to the new text and the changes left out."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _BLANK_LINE = cst.EmptyLine(indent=False)
 
 
 def apply_changes(text: str, changes: Sequence[Change], *, given: Mapping[str, str] | None = None) -> Applied:
-    """The text with all changes that can be made safely, each as a whole, and the reasons for those left out.
+    """Apply all changes that are safe, each as a whole, and return why others were left out.
 
-    The text may be a file or a part that parses by itself, as a notebook's cell; ``given`` then names what earlier
-    parts have imported (``{"torch": "torch", "F": "torch.nn.functional"}``). Whatever no edit touches stays as it is,
-    to the last blank. Raises :class:`CannotEdit` when the text is no Python.
+    The text may be a file or a part that parses by itself, such as a notebook cell; ``given`` then names what earlier
+    parts have imported (``{"torch": "torch", "F": "torch.nn.functional"}``). Everything that no edit touches stays
+    unchanged, including whitespace. Raises :class:`CannotEdit` when the text is not valid Python.
     """
     tree = Tree(text)
     queue = Queue(tree, Names(tree, given or {}))
@@ -54,12 +54,12 @@ def _written(tree: Tree, state: State) -> str:
     new = tree.module.visit(_Applying(tree, state)).code
     problem = _problem(new)
     if problem and not _problem(tree.text):
-        raise CannotEdit("shape", f"The edited file would be no Python: {problem}.")
+        raise CannotEdit("shape", f"The edited file would not be valid Python: {problem}.")
     return new
 
 
 def _problem(text: str) -> str:
-    """Why Python would not run the text, a file's or a notebook cell's; empty where it would."""
+    """Return why Python rejects a file's or notebook cell's text; empty if it accepts it."""
     try:
         with warnings.catch_warnings(action="ignore"):
             compile(text, "<edited>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
@@ -69,7 +69,7 @@ def _problem(text: str) -> str:
 
 
 def _place_at_top(tree: Tree, state: State) -> None:
-    """Turn new imports, and what goes below the imports, into statements next to their anchors."""
+    """Turn new imports, and code that goes below the imports, into statements next to their anchors."""
     if not state.imports and not state.top:
         return
     top = Names(tree, {}).top
@@ -97,7 +97,7 @@ def _place_at_top(tree: Tree, state: State) -> None:
 
 
 def _first_after(edits: BlockEdits, anchor: Statement, line: cst.BaseStatement) -> None:
-    """Put an import behind imports that were put there before, and above anything else."""
+    """Insert an import after those inserted earlier, and above everything else."""
     after = edits.after.setdefault(anchor, [])
     position = sum(1 for it in after if _is_import(it))
     after.insert(position, line)
@@ -108,7 +108,7 @@ def _is_import(line: cst.BaseStatement) -> bool:
 
 
 class _Applying(cst.CSTTransformer):
-    """Rewrites the tree from its leaves up, so that what an outer edit keeps holds what inner edits did."""
+    """Rewrite the tree from its leaves up, so that outer edits keep the results of inner ones."""
 
     def __init__(self, tree: Tree, state: State) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class _Applying(cst.CSTTransformer):
         return self._broken(original, updated, len(added)) if added else updated
 
     def _broken(self, original: cst.Call, updated: cst.Call, added: int) -> cst.Call:
-        """The call with its new arguments on a line of their own, where they made the line too long."""
+        """Move new arguments to their own line if they made the call's line too long."""
         line, column = self._tree.line_at(original)
         old, new = (self._tree.module.code_for_node(it) for it in (original, updated))
         if len(line) - len(old) + len(new) <= _LONGEST_LINE or "\n" in new or not original.args:

@@ -1,4 +1,4 @@
-"""Arguments of a call, and entries of a dictionary: set and taken out, in the layout that the others have."""
+"""Set and remove arguments of a call and entries of a dictionary, in the layout of the others."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NOTHING = cst.SimpleWhitespace("")
 
 
 def index_of(call: cst.Call, name: str, position: int | None) -> int | None:
-    """Which argument passes the parameter; None where none does.
+    """Find the argument that passes a parameter; None if none does.
 
-    Raises :class:`CannotEdit` where that cannot be seen, because of ``*args`` or ``**kwargs``.
+    Raises :class:`CannotEdit` if ``*args`` or ``**kwargs`` hides it.
     """
     for number, argument in enumerate(call.args):
         if argument.keyword is not None and argument.keyword.value == name:
@@ -36,7 +36,7 @@ def index_of(call: cst.Call, name: str, position: int | None) -> int | None:
 
 
 def without(call: cst.Call, index: int) -> cst.Call:
-    """The call without that argument. Raises :class:`CannotEdit` where others would change their places."""
+    """Remove an argument. Raises :class:`CannotEdit` if other positional arguments would shift."""
     argument = call.args[index]
     if argument.keyword is None and any(it.keyword is None for it in call.args[index + 1 :]):
         raise CannotEdit("positional", "The argument is passed by position, and others come after it.")
@@ -44,7 +44,7 @@ def without(call: cst.Call, index: int) -> cst.Call:
 
 
 def with_argument(call: cst.Call, name: str, value: cst.BaseExpression) -> cst.Call:
-    """The call with one more keyword argument, laid out as the others are."""
+    """Add a keyword argument in the layout of the others."""
     args = [_with_parentheses(it) if len(call.args) == 1 else it for it in call.args]
     new = cst.Arg(
         keyword=cst.Name(name),
@@ -52,7 +52,7 @@ def with_argument(call: cst.Call, name: str, value: cst.BaseExpression) -> cst.C
         equal=cst.AssignEqual(whitespace_before=_NOTHING, whitespace_after=_NOTHING),
     )
     at_end = len(args)
-    while at_end and args[at_end - 1].star == "**":  # keywords come before what is unpacked
+    while at_end and args[at_end - 1].star == "**":  # keywords come before unpacked arguments
         at_end -= 1
     if at_end < len(args):
         comma = args[at_end - 1].comma if at_end else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
@@ -63,7 +63,7 @@ def with_argument(call: cst.Call, name: str, value: cst.BaseExpression) -> cst.C
 
 
 def broken_before_last(call: cst.Call, count: int, column: int) -> cst.Call:
-    """The call with its last arguments on the next line, at that column counted from the statement's own."""
+    """Move the last arguments to the next line, at a column relative to the statement's."""
     args = list(call.args)
     before = len(args) - count - 1
     comma = args[before].comma
@@ -79,7 +79,7 @@ def with_value(argument: cst.Arg, value: cst.BaseExpression) -> cst.Arg:
 
 
 def entry_of(dictionary: cst.Dict, key: str) -> int | None:
-    """Which element has that key. Raises :class:`CannotEdit` where keys are not all plain strings."""
+    """Find the element with a key. Raises :class:`CannotEdit` if some key is not a plain string."""
     found: int | None = None
     for number, element in enumerate(dictionary.elements):
         if not isinstance(element, cst.DictElement) or not isinstance(element.key, cst.SimpleString):
@@ -90,7 +90,7 @@ def entry_of(dictionary: cst.Dict, key: str) -> int | None:
 
 
 def with_entry(dictionary: cst.Dict, key: str, value: cst.BaseExpression) -> cst.Dict:
-    """The dictionary with one more entry, laid out and quoted as the others are."""
+    """Add an entry in the layout and quotes of the others."""
     elements = list(dictionary.elements)
     keys = [it.key for it in elements if isinstance(it, cst.DictElement) and isinstance(it.key, cst.SimpleString)]
     quote = keys[0].quote if keys and len(keys[0].quote) == 1 else '"'
@@ -112,8 +112,8 @@ def with_entry(dictionary: cst.Dict, key: str, value: cst.BaseExpression) -> cst
 
 
 def _appended(args: list[cst.Arg], new: cst.Arg, before: cst.BaseParenthesizableWhitespace) -> list[cst.Arg]:
-    """The new argument after the last one. What stood between the last one and the parenthesis stays before the
-    parenthesis, but for a comment, which stays with its argument."""
+    """Append an argument. Text between the last one and the parenthesis stays before the parenthesis, except for a
+    comment, which stays with its argument."""
     last = args[-1]
     if isinstance(last.comma, cst.Comma):
         closing = last.comma.whitespace_after
@@ -131,7 +131,7 @@ def _gap(
     before: cst.BaseParenthesizableWhitespace,
     closing: cst.BaseParenthesizableWhitespace,
 ) -> cst.BaseParenthesizableWhitespace:
-    """What goes between the last item and a new one: what stands between the two before, or before the only one."""
+    """The separator before a new item: that of the last two items, or the one before the only item."""
     between = before
     if len(items) > 1:
         comma = items[-2].comma
@@ -147,7 +147,7 @@ def _gap(
 
 
 def _bare(space: cst.BaseParenthesizableWhitespace) -> cst.BaseParenthesizableWhitespace:
-    """The same space without the comments and blank lines in it."""
+    """The same whitespace without its comments and blank lines."""
     if not isinstance(space, cst.ParenthesizedWhitespace):
         return space
     first = space.first_line.with_changes(comment=None, whitespace=_NOTHING)

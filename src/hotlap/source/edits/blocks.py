@@ -1,4 +1,4 @@
-"""Statements of one block: inserted, taken out, and put into a ``with``, all at once."""
+"""Insert statements of a block, remove them, and wrap them in a ``with``, all at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hotlap.source.edits.tree import Block, Statement
 
 @dataclass(slots=True)
 class BlockEdits:
-    """What is asked of the statements of one block, which are named by their nodes in the original tree."""
+    """The edits of one block's statements, keyed by their nodes in the original tree."""
 
     before: dict[Statement, list[cst.BaseStatement]] = field(default_factory=dict)
     after: dict[Statement, list[cst.BaseStatement]] = field(default_factory=dict)
@@ -23,14 +23,14 @@ class BlockEdits:
     unwrapped: set[Statement] = field(default_factory=set)
 
     def names(self, statement: Statement) -> bool:
-        """Whether this very statement is asked for."""
+        """Whether an edit names this statement itself."""
         ends = {it for first, last, _ in self.wraps for it in (first, last)}
         return statement in self.before or statement in self.after or statement in self.removed | self.unwrapped | ends
 
 
 @dataclass(slots=True)
 class _Slot:
-    """One statement's place: which statements it covers, and what stands there now."""
+    """One statement's place: the statements it covers, and its present content."""
 
     covers: list[Statement]
     lines: list[cst.BaseStatement]
@@ -42,7 +42,7 @@ class _Slot:
 
 
 def edited_block(original: Block, updated: Block, edits: BlockEdits) -> Block:
-    """The block with all that is asked of it; ``updated`` is the original with edits inside its statements applied."""
+    """Apply all edits to a block; ``updated`` is the original after edits inside its statements."""
     slots, homeless = _slots(original, updated, edits)
     for first, last, around in sorted(edits.wraps, key=lambda it: _length(slots, it[0], it[1])):
         slots = _wrapped(slots, first, last, around)
@@ -61,7 +61,7 @@ def edited_block(original: Block, updated: Block, edits: BlockEdits) -> Block:
 
 
 def _slots(original: Block, updated: Block, edits: BlockEdits) -> tuple[list[_Slot], list[cst.EmptyLine]]:
-    """The statements with what is removed or unwrapped, and comments above removed ones that have nothing below."""
+    """Remove and unwrap statements; also return comments above removed ones that have nothing below."""
     slots: list[_Slot] = []
     orphans: list[cst.EmptyLine] = []
     for covers, line in _lines(original, updated, edits):
@@ -83,7 +83,7 @@ def _slots(original: Block, updated: Block, edits: BlockEdits) -> tuple[list[_Sl
 
 
 def _lines(original: Block, updated: Block, edits: BlockEdits) -> list[tuple[list[Statement], cst.BaseStatement]]:
-    """Each line with the original statements in it; lines of several are taken apart where one of them is asked for."""
+    """Pair each line with its original statements; split lines of several if an edit names one of them."""
     if isinstance(original, cst.SimpleStatementSuite):
         assert isinstance(updated, cst.SimpleStatementSuite)
         as_line = cst.SimpleStatementLine(body=updated.body, trailing_whitespace=_tail(updated))
@@ -172,14 +172,14 @@ def _with_leading(line: cst.BaseStatement, leading: Sequence[cst.EmptyLine]) -> 
 
 
 def _joined(orphans: Sequence[cst.EmptyLine], own: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    """Lines above a removed statement, then those above the next one, without a blank line twice."""
+    """Join the lines above a removed statement and the next one, without duplicate blank lines."""
     if orphans and orphans[-1].comment is None and own and own[0].comment is None:
         orphans = orphans[:-1]
     return [*orphans, *own]
 
 
 def _below_blank_lines(new: Sequence[cst.BaseStatement], lines: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
-    """New lines before others: they take over the blank lines above these, whose comments stay with them."""
+    """Insert lines above others: below their blank lines, and above their comments."""
     if not new or not lines:
         return [*new, *lines]
     leading = _leading(lines[0])

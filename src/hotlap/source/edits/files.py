@@ -1,4 +1,4 @@
-"""Source files read with their encoding, kept to the byte, and written back as a whole."""
+"""Read source files with their encoding, keep them to the byte, and replace them atomically."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST_SOURCE_BYTES = 16 * MEBIBYTE
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file's text with its line ends as they are; ``data`` are the bytes it was read from."""
+    """A file's text with its original line ends; ``data`` are the bytes it was read from."""
 
     path: Path
     text: str
@@ -26,7 +26,7 @@ class SourceFile:
     data: bytes
 
     def encoded(self, text: str) -> bytes:
-        """Another text in this file's encoding. Raises :class:`CannotEdit` for what that cannot express."""
+        """Encode a text as this file is. Raises :class:`CannotEdit` for inexpressible characters."""
         try:
             return text.encode(self.encoding)
         except UnicodeEncodeError:
@@ -47,29 +47,31 @@ def read_source(path: Path) -> SourceFile:
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise CannotEdit("not-parsable", f"The file cannot be decoded: {error}.") from None
     if text.encode(encoding) != data:
-        raise CannotEdit("not-parsable", f"The file is not written as {codecs.lookup(encoding).name} writes it.")
+        raise CannotEdit("not-parsable", f"The file's bytes are not canonical {codecs.lookup(encoding).name}.")
     return SourceFile(path, text, encoding, data)
 
 
 def write_all(files: dict[Path, bytes]) -> None:
-    """Replace all these files, or none: each is written next to its own place first, and when a later one cannot take
-    its place the earlier ones get their old content back. Permissions stay; a link's target is replaced, not the link.
+    """Replace all these files, or none.
 
-    Raises :class:`OSError`, and then all files are as they were.
+    Each is written next to its target first; if a later replacement fails, earlier files get their old content
+    back. Permissions stay; a link's target is replaced, not the link.
+
+    Raises :class:`OSError`; then all files are unchanged.
     """
     ready: list[tuple[Path, Path, bytes]] = []
     with ExitStack() as undo:
         for path, data in files.items():
             target = path.resolve()
-            beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-            undo.callback(beside.unlink, missing_ok=True)
-            replace(beside, data, mode=0o600)
-            beside.chmod(target.stat().st_mode & 0o7777)
-            ready.append((target, beside, read_bounded(target, LARGEST_SOURCE_BYTES)))
+            temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+            undo.callback(temporary.unlink, missing_ok=True)
+            replace(temporary, data, mode=0o600)
+            temporary.chmod(target.stat().st_mode & 0o7777)
+            ready.append((target, temporary, read_bounded(target, LARGEST_SOURCE_BYTES)))
         replaced: list[tuple[Path, bytes]] = []
         try:
-            for target, beside, old in ready:
-                beside.replace(target)
+            for target, temporary, old in ready:
+                temporary.replace(target)
                 replaced.append((target, old))
         except OSError:
             for target, old in replaced:

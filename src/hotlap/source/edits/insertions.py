@@ -1,4 +1,4 @@
-"""Code that is put into a file: parsed, its names written as the file reaches them, parenthesised where it must be."""
+"""Prepare code for insertion: parse it, write its names as the file imports them, add parentheses where needed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hotlap.source.edits.kinds import HOLE, Code
 from hotlap.source.edits.refusals import CannotEdit
 
 Resolve = Callable[[str], cst.BaseExpression]
-"""How a full dotted name is written at some place."""
+"""How a full dotted name is written at a place in a file."""
 
 _BUILTINS = frozenset(dir(builtins))
-# What binds at least as tightly as an attribute does, so that it needs parentheses nowhere.
+# Expressions that bind at least as tightly as an attribute and never need parentheses.
 _TIGHT = (
     cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.SimpleString, cst.List, cst.Dict, cst.Set,
     cst.ListComp, cst.SetComp, cst.DictComp, cst.FormattedString,
 )  # fmt: skip
 _LOOSE = (cst.Yield, cst.NamedExpr, cst.Lambda, cst.GeneratorExp, cst.Tuple, cst.StarredElement)
-# Where an expression may stand without parentheses whatever it is, but for the loosest.
+# Places where any expression but the loosest may appear without parentheses.
 _ROOMY = (
     cst.Arg, cst.Assign, cst.AnnAssign, cst.AugAssign, cst.Return, cst.Expr, cst.For, cst.WithItem, cst.Element,
     cst.DictElement, cst.Param, cst.If, cst.While,
@@ -30,39 +30,39 @@ _ROOMY = (
 
 
 def expression(code: Code, module: cst.Module, resolve: Resolve) -> cst.BaseExpression:
-    """The code as an expression. Raises :class:`CannotEdit` for what is none."""
+    """Parse code as an expression. Raises :class:`CannotEdit` if it is not one."""
     try:
         parsed = cst.parse_expression(code.text, config=module.config_for_parsing)
     except cst.ParserSyntaxError:
-        raise CannotEdit("shape", f"This is no expression: {code.text}") from None
+        raise CannotEdit("shape", f"This is not an expression: {code.text}") from None
     written = parsed.visit(_Written(code, resolve))
     if not isinstance(written, cst.BaseExpression):
-        raise CannotEdit("shape", f"This is no expression: {code.text}")
+        raise CannotEdit("shape", f"This is not an expression: {code.text}")
     return written
 
 
 def statements(code: Code, module: cst.Module, resolve: Resolve) -> tuple[cst.BaseStatement, ...]:
-    """The code as statements. Raises :class:`CannotEdit` for what are none."""
+    """Parse code as statements. Raises :class:`CannotEdit` if it cannot be parsed."""
     try:
         parsed = cst.parse_module(code.text.rstrip() + "\n")
     except cst.ParserSyntaxError:
-        raise CannotEdit("shape", f"These are no statements: {code.text}") from None
+        raise CannotEdit("shape", f"These are not statements: {code.text}") from None
     written = parsed.visit(_Written(code, resolve))
     if any(not isinstance(it, cst.BaseStatement) for it in written.body):
-        raise CannotEdit("shape", f"These are no statements: {code.text}")
+        raise CannotEdit("shape", f"These are not statements: {code.text}")
     return tuple(it for it in written.body if isinstance(it, cst.BaseStatement))
 
 
 def with_statement(context: Code, module: cst.Module, resolve: Resolve) -> cst.With:
-    """An empty ``with`` over these context managers."""
+    """Make an empty ``with`` of these context managers."""
     (parsed,) = statements(Code(f"with {context.text}:\n    pass", context.needs, context.knows), module, resolve)
     if not isinstance(parsed, cst.With):
-        raise CannotEdit("shape", f"This is no context manager: {context.text}")
+        raise CannotEdit("shape", f"This is not a context manager: {context.text}")
     return parsed
 
 
 def free_names(code: Code) -> frozenset[str]:
-    """The names that the code reads and neither binds nor declares as needed."""
+    """The names that the code reads, but neither binds nor lists in ``needs``."""
     try:
         tree = ast.parse(code.text)
     except SyntaxError:
@@ -81,14 +81,14 @@ def free_names(code: Code) -> frozenset[str]:
 
 
 def filled(template: cst.BaseExpression, inside: cst.BaseExpression) -> cst.BaseExpression:
-    """The template with the expression where its hole is."""
+    """Put an expression in the placeholder of a template."""
     result = template.visit(_Filled(inside))
     assert isinstance(result, cst.BaseExpression)
     return result
 
 
 def holes(template: cst.BaseExpression) -> int:
-    """How many holes the template has."""
+    """The number of placeholders in a template."""
     stack: list[cst.CSTNode] = [template]
     count = 0
     while stack:
@@ -99,7 +99,7 @@ def holes(template: cst.BaseExpression) -> int:
 
 
 def in_place_of(new: cst.BaseExpression, old: cst.BaseExpression, around: cst.CSTNode | None) -> cst.BaseExpression:
-    """The new expression with the old one's parentheses, or its own where the code around it binds more tightly."""
+    """Give the new expression the old one's parentheses, or its own if the surrounding code binds more tightly."""
     if old.lpar and not isinstance(old, (cst.GeneratorExp, cst.Tuple)):
         return new if new.lpar else new.with_changes(lpar=old.lpar, rpar=old.rpar)
     if isinstance(new, _TIGHT) or new.lpar:
@@ -116,7 +116,7 @@ def parenthesised(it: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def dotted(node: cst.CSTNode) -> str:
-    """``a.b.c`` for such a chain of names; empty for anything else."""
+    """Return ``a.b.c`` for a chain of names; empty for anything else."""
     parts: list[str] = []
     while isinstance(node, cst.Attribute):
         parts.append(node.attr.value)
@@ -127,7 +127,7 @@ def dotted(node: cst.CSTNode) -> str:
 
 
 def same_code(one: cst.CSTNode, other: cst.CSTNode) -> bool:
-    """Whether two pieces of code mean the same, however they are laid out."""
+    """Whether two pieces of code are equal apart from formatting."""
     return _dump(one) == _dump(other)
 
 
@@ -136,7 +136,7 @@ def _dump(node: cst.CSTNode) -> str:
 
 
 class _Written(cst.CSTTransformer):
-    """Writes the needed names as the file reaches them."""
+    """Write needed names as the file imports them."""
 
     def __init__(self, code: Code, resolve: Resolve) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class _Written(cst.CSTTransformer):
 
 
 class _Filled(cst.CSTTransformer):
-    """Puts an expression where the hole is, in parentheses where its place binds more tightly than it does."""
+    """Put an expression in the placeholder, in parentheses where the surrounding code binds more tightly."""
 
     def __init__(self, inside: cst.BaseExpression) -> None:
         super().__init__()
@@ -178,6 +178,6 @@ class _Filled(cst.CSTTransformer):
 
 
 def unindented(lines: Sequence[cst.EmptyLine]) -> tuple[cst.EmptyLine, ...]:
-    """The lines from the last blank one on are comments that belong to what follows; these are the others."""
+    """Drop the lines from the last blank one on, whose comments belong to the next statement."""
     last_blank = max((number for number, it in enumerate(lines) if it.comment is None), default=-1)
     return tuple(lines[: last_blank + 1])

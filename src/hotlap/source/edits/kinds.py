@@ -1,10 +1,10 @@
-"""The edits that can be asked for, as records.
+"""The kinds of edits, as records.
 
-Nothing heavy is imported here, so whoever finds something to edit can say so at no cost;
-:func:`hotlap.source.edits.apply.apply_changes` carries edits out.
+This module imports nothing slow, so that edits are cheap to describe; :func:`hotlap.source.edits.apply.apply_changes`
+applies them.
 
 A place is a :class:`Span` with the positions of :mod:`ast`: lines count from 1, columns are bytes of UTF-8 from 0. All
-spans speak of the text as it was before any edit, however many edits are applied together.
+spans refer to the text before any edit, however many edits are applied together.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 HOLE = "_"
-"""The name that stands for the old expression in the code of a :class:`WrapExpression`."""
+"""The placeholder of the old expression in the code of a :class:`WrapExpression`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """From where to where something stands, as ``lineno``, ``col_offset``, ``end_lineno`` and ``end_col_offset``."""
+    """A range of source code, as ``lineno``, ``col_offset``, ``end_lineno`` and ``end_col_offset``."""
 
     line: int
     column: int
@@ -28,7 +28,7 @@ class Span:
 
     @classmethod
     def of(cls, node: ast.expr | ast.stmt | ast.keyword) -> Span:
-        """Where a node of a tree that :func:`ast.parse` made of the same text stands."""
+        """Return the span of a node that :func:`ast.parse` made from the same text."""
         end_line = node.lineno if node.end_lineno is None else node.end_lineno
         end_column = node.col_offset if node.end_col_offset is None else node.end_col_offset
         return cls(node.lineno, node.col_offset, end_line, end_column)
@@ -39,9 +39,9 @@ class Code:
     """An expression, or statements, to put into a file.
 
     ``needs`` are the full dotted names that the text uses and the file may not have yet:
-    ``Code("torch.autocast('cuda')", needs=("torch.autocast",))``. Each is written as that file can reach it, by an
-    import it has or one that is added. Every other name in the text must be known at the place it is put, or be one
-    that the caller ``knows`` of, since another edit of the same change binds it.
+    ``Code("torch.autocast('cuda')", needs=("torch.autocast",))``. Each is written by an import that the file has, or
+    one that is added. Every other name in the text must be bound where the code is inserted, or listed in ``knows``
+    because another edit of the same change binds it.
     """
 
     text: str
@@ -51,9 +51,9 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class SetKeyword:
-    """Give a call this keyword argument, in place of the value it has.
+    """Set a keyword argument of a call.
 
-    ``position`` is the parameter's index in the signature, where it may be passed by position as well. With
+    ``position`` is the parameter's index in the signature, if it may also be passed by position. With
     ``only_if_present`` a call that does not pass it is left unchanged.
     """
 
@@ -66,7 +66,7 @@ class SetKeyword:
 
 @dataclass(frozen=True, slots=True)
 class RemoveKeyword:
-    """Take this argument from a call; nothing happens where it is not passed. ``position`` as in ``SetKeyword``."""
+    """Remove an argument from a call; without effect if it is not passed. ``position`` as in ``SetKeyword``."""
 
     call: Span
     name: str
@@ -75,7 +75,7 @@ class RemoveKeyword:
 
 @dataclass(frozen=True, slots=True)
 class SetEntry:
-    """Give a dictionary display ``{...}`` this entry, in place of the value that it has under the key."""
+    """Set an entry of a dictionary display ``{...}``."""
 
     dictionary: Span
     key: str
@@ -84,7 +84,7 @@ class SetEntry:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceExpression:
-    """Put another expression in its place. Nothing else may be edited within it."""
+    """Replace an expression. Nothing else may be edited within it."""
 
     at: Span
     code: Code
@@ -92,9 +92,9 @@ class ReplaceExpression:
 
 @dataclass(frozen=True, slots=True)
 class WrapExpression:
-    """Put an expression in its place that holds it: the name ``_`` in the code stands for it, once.
+    """Wrap an expression in another one, whose code contains the name ``_`` once in its place.
 
-    Edits within the old expression go on to hold. Of several wraps of one expression the first is the innermost.
+    Edits within the old expression still apply. Of several wraps of one expression the first is the innermost.
     """
 
     at: Span
@@ -103,9 +103,9 @@ class WrapExpression:
 
 @dataclass(frozen=True, slots=True)
 class WrapStatements:
-    """Put consecutive statements of one block into a ``with``, whose context managers ``context`` names.
+    """Wrap consecutive statements of one block in a ``with`` over the context managers ``context``.
 
-    What is inserted before the first or after the last of them stays outside.
+    Statements inserted before the first or after the last of them stay outside.
     """
 
     first: Span
@@ -115,14 +115,14 @@ class WrapStatements:
 
 @dataclass(frozen=True, slots=True)
 class Unwrap:
-    """Put the body of a ``with`` or of an ``if`` without ``else`` in place of the whole statement."""
+    """Replace a ``with``, or an ``if`` without ``else``, by its body."""
 
     statement: Span
 
 
 @dataclass(frozen=True, slots=True)
 class InsertBefore:
-    """Put statements before a statement, below its blank lines and above its comments."""
+    """Insert statements before a statement, below its blank lines and above its comments."""
 
     statement: Span
     code: Code
@@ -130,7 +130,7 @@ class InsertBefore:
 
 @dataclass(frozen=True, slots=True)
 class InsertAfter:
-    """Put statements after a statement."""
+    """Insert statements after a statement."""
 
     statement: Span
     code: Code
@@ -138,16 +138,14 @@ class InsertAfter:
 
 @dataclass(frozen=True, slots=True)
 class InsertAtTop:
-    """Put statements after the imports at the top of the file; nothing happens where the file has them at its top level
-    already."""
+    """Insert statements after the imports at the top of the file, unless its top level already has them."""
 
     code: Code
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveStatement:
-    """Take a statement out, with the comment on its line; comments above it stay. A block that becomes empty gets a
-    ``pass``."""
+    """Remove a statement with the comment on its line; comments above it stay. An empty block gets a ``pass``."""
 
     statement: Span
 
@@ -166,4 +164,4 @@ Edit: TypeAlias = (
     | RemoveStatement
 )
 Change: TypeAlias = tuple[Edit, ...]
-"""Edits that make sense together only: all of them are carried out, or none is."""
+"""Edits that belong together: all of them are applied, or none."""

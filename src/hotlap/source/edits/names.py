@@ -1,7 +1,7 @@
-"""How a file writes a full dotted name at some place: by an import that it has, or by one that is added for it.
+"""Write a full dotted name at a place in a file, by an import that it has or one to add.
 
-An import counts only where it is sure to be in force: it stands at the top level of the file (or of the function that
-the place is in), before the place where both run in one go, and its name is bound by nothing else that the place sees.
+An import is used only if it certainly took effect: it is at the top level of the file (or of the function around the
+place), before the place if both run in one pass, and no other binding of its name is visible there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hotlap.source.edits.insertions import dotted
 from hotlap.source.edits.refusals import CannotEdit
 from hotlap.source.edits.tree import Statement, Tree
 
-# Submodules that `import torch` brings along, as far as we ask for names in them.
+# Submodules that `import torch` also imports, among those that edits use.
 _COME_WITH = {
     "torch": frozenset(
         {
@@ -32,7 +32,7 @@ _COME_WITH = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A name that an import gives to something, and the import."""
+    """A name bound by an import, and the import."""
 
     name: str
     path: str
@@ -49,8 +49,8 @@ class NewImport:
 
 
 class Names:
-    """The imports of one tree. ``given`` are names that other code has bound before this one runs, as the cells of a
-    notebook do, with the full name of what they stand for."""
+    """The imports of one tree. ``given`` maps names that earlier code has bound, such as previous cells of a notebook,
+    to their full names."""
 
     def __init__(self, tree: Tree, given: Mapping[str, str]) -> None:
         self._tree = tree
@@ -59,7 +59,7 @@ class Names:
         self.top = _TopLevel(tree)
 
     def is_known(self, name: str, at: cst.CSTNode | None) -> bool:
-        """Whether that name is bound at all where the node stands."""
+        """Whether a name is bound at the node."""
         return name in self._given or bool(self._assignments(name, at))
 
     def reach(self, name: str, at: cst.CSTNode | None, added: Mapping[str, str]) -> tuple[str, NewImport | None]:
@@ -91,7 +91,7 @@ class Names:
     # -- which binding is in force ----------------------------------------------------------------
 
     def _holds(self, bound: Bound, at: cst.CSTNode | None) -> bool:
-        """Whether the name stands for that import's module wherever the node is run."""
+        """Whether the name always refers to that import's module when the node runs."""
         found = self._assignments(bound.name, at)
         nodes = {getattr(it, "node", None) for it in found}
         same = {it.statement for it in self._bound if it.name == bound.name and it.path == bound.path}
@@ -107,7 +107,7 @@ class Names:
         return False
 
     def _runs_later(self, at: cst.CSTNode, statement: Statement | None) -> bool:
-        """Whether the node runs after the statement: it stands below it, or in a function that is called later."""
+        """Whether the node runs after the statement: below it, or in a function that is called later."""
         if statement is None or self._tree.range_of(at)[0] > self._tree.range_of(statement)[0]:
             return True
         around = list(self._tree.parents(at))
@@ -133,12 +133,12 @@ class _TopLevel:
         self._docstring = 1 if self.lines and _is_docstring(self.lines[0]) else 0
 
     def is_import_at_top(self, statement: Statement) -> bool:
-        """Whether the statement is one of the imports after which code is put that goes to the top."""
+        """Whether the statement is one of the imports after which code for the top is inserted."""
         end = self._end_of_imports()
         return any(statement in _statements_of(line) for line in self.lines[:end])
 
     def after_imports(self) -> Statement | None:
-        """The last statement of the imports at the top; the docstring, or None, where there are none."""
+        """The last import at the top; without imports the docstring, or None."""
         end = self._end_of_imports() or self._docstring
         return _statements_of(self.lines[end - 1])[-1] if end else None
 
@@ -199,7 +199,7 @@ class _TopLevel:
         return [*runs, current] if current else runs
 
     def _before_imports(self) -> Statement | None:
-        """Where a file without imports takes its first: after the docstring and ``__future__``."""
+        """The place of a file's first import: after the docstring and ``__future__``."""
         last: Statement | None = None
         for number, line in enumerate(self.lines):
             if number >= self._docstring and not _is_future(line):
@@ -244,7 +244,7 @@ def _imports(tree: Tree) -> Iterator[Bound]:
 
 
 def _rest(name: str, path: str) -> str | None:
-    """What has to be appended to what stands for ``path`` to reach ``name``; None where that is no way."""
+    """The suffix that leads from ``path`` to ``name``; None if ``name`` is not below it."""
     if name == path:
         return ""
     if not name.startswith(path + "."):
@@ -258,13 +258,13 @@ def _rest(name: str, path: str) -> str | None:
 
 
 def _starts_a_class(name: str, path: str) -> bool:
-    """``DataLoader.method``: what follows a capital letter is an attribute, no module."""
+    """``DataLoader.method``: a part after a capitalised one is an attribute, not a module."""
     first = name[len(path) + 1 :].partition(".")[0]
     return first[:1].isupper()
 
 
 def _possible_imports(name: str) -> Iterator[tuple[str, str, str]]:
-    """Local name, what it stands for, and the import: the package where that is enough, else the name itself."""
+    """Local name, its full name, and the import: of the package if that suffices, else of the name itself."""
     package, _, rest = name.partition(".")
     if not rest or _rest(name, package) is not None:
         yield package, package, f"import {package}"
@@ -289,7 +289,7 @@ def _is_docstring(line: cst.CSTNode) -> bool:
 
 
 def is_plain_import(statement: cst.CSTNode) -> bool:
-    """An import, and none from ``__future__``, which stands above all others."""
+    """Whether it is an import, other than from ``__future__``, which comes first."""
     if isinstance(statement, cst.ImportFrom):
         return statement.module is None or dotted(statement.module) != "__future__"
     return isinstance(statement, cst.Import)
@@ -301,7 +301,7 @@ def _is_future(line: cst.CSTNode) -> bool:
 
 
 def _is_importish(line: cst.CSTNode) -> bool:
-    """An import, or an ``if`` or ``try`` that holds nothing else."""
+    """Whether it is an import, or an ``if`` or ``try`` that contains only imports."""
     if isinstance(line, cst.SimpleStatementLine):
         return all(isinstance(it, (cst.Import, cst.ImportFrom)) for it in line.body)
     if isinstance(line, (cst.If, cst.Try)) and isinstance(line.body, cst.IndentedBlock):
@@ -333,6 +333,6 @@ def _section(text: str) -> int:
 
 
 def import_order(text: str) -> tuple[int, bool, str]:
-    """By what imports are sorted: their section, plain ones before ``from``, then the module's name."""
+    """The sort key of an import: section, plain before ``from``, module name."""
     words = text.split()
     return _section(text), words[0] == "from", words[1].lower() if len(words) > 1 else ""

@@ -1,4 +1,4 @@
-"""Edits of one tree that wait to be applied: each is checked when it is added, so that applying them cannot fail."""
+"""Queue edits of one tree: each is checked when it is added, so that applying them cannot fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hotlap.source.edits.tree import Block, Range, Statement, Tree
 
 @dataclass(slots=True)
 class State:
-    """All that is to be done, by the node of the original tree that it is done to."""
+    """All queued edits, keyed by the node of the original tree."""
 
     values: dict[tuple[cst.CSTNode, int], cst.BaseExpression] = field(default_factory=dict)
     """New values of arguments and entries, by their index."""
@@ -42,15 +42,15 @@ class State:
     blocks: dict[Block, BlockEdits] = field(default_factory=dict)
     imports: dict[str, NewImport] = field(default_factory=dict)
     bound: dict[str, str] = field(default_factory=dict)
-    """What the new imports bind, with the full names."""
+    """The names that new imports bind, with their full names."""
     top: list[cst.BaseStatement] = field(default_factory=list)
     exclusive: list[Range] = field(default_factory=list)
-    """Places whose old text goes away, so that nothing may be edited in them."""
+    """Places whose old text is removed, so that nothing may be edited in them."""
     touched: list[Range] = field(default_factory=list)
 
 
 class Queue:
-    """Takes edits one by one. Raises :class:`CannotEdit` for one that cannot be made, and then keeps nothing of it."""
+    """Accept edits one by one. Raises :class:`CannotEdit` for an impossible edit, which leaves no trace."""
 
     def __init__(self, tree: Tree, names: Names) -> None:
         self._tree = tree
@@ -58,7 +58,7 @@ class Queue:
         self.state = State()
 
     def mark(self) -> State:
-        """The state to go back to with :meth:`reset`."""
+        """The state to restore with :meth:`reset`."""
         return _copied(self.state)
 
     def reset(self, mark: State) -> None:
@@ -108,7 +108,7 @@ class Queue:
             if edit.name in self.state.added.get(call, ()):
                 raise _conflict(edit.name)
             return
-        arguments.without(call, index)  # raises where that would move others
+        arguments.without(call, index)  # raises if that would shift others
         if any(it > index for it in self.state.removed.get(call, ())) and call.args[index].keyword is None:
             raise CannotEdit("positional", "Several arguments that are passed by position would go.")
         self._claim(self._tree.range_of(call.args[index].value))
@@ -173,14 +173,14 @@ class Queue:
         block = self._tree.block_of(first)
         start, end = self._tree.range_of(first)[0], self._tree.range_of(last)[1]
         if self._tree.block_of(last) is not block or start > end:
-            raise CannotEdit("shape", "The statements do not follow one another in one block.")
+            raise CannotEdit("shape", "The statements are not consecutive in one block.")
         around = insertions.with_statement(edit.context, self._tree.module, self._resolver(first))
         self._check_names(edit.context, first)
         edits = self._block(block)
         for other_first, other_last, _ in edits.wraps:
             other = (self._tree.range_of(other_first)[0], self._tree.range_of(other_last)[1])
             if start < other[0] < end < other[1] or other[0] < start < other[1] < end:
-                raise CannotEdit("conflict", "Another edit puts some of these statements into a block of its own.")
+                raise CannotEdit("conflict", "Another edit moves some of these statements into another block.")
         self._must_be_movable(first)
         self._touch((start, end))
         edits.wraps.append((first, last, around))
@@ -188,7 +188,7 @@ class Queue:
     def _unwrap(self, edit: Unwrap) -> None:
         statement = self._tree.statement(edit.statement)
         if not isinstance(statement, (cst.With, cst.If)) or (isinstance(statement, cst.If) and statement.orelse):
-            raise CannotEdit("shape", f"Line {edit.statement.line} holds no block that can be dissolved.")
+            raise CannotEdit("shape", f"Line {edit.statement.line} has no block that can be unwrapped.")
         self._touch(self._tree.range_of(statement))
         self._block(self._tree.block_of(statement)).unwrapped.add(statement)
 
@@ -220,7 +220,7 @@ class Queue:
     # -- names, and who may touch what ------------------------------------------------------------
 
     def _expression(self, code: Code, at: cst.CSTNode) -> cst.BaseExpression:
-        # What stands in an import is a module's path, whose first name nothing has to bind.
+        # Names in an import form a module's path, whose first part need not be bound.
         if not isinstance(self._tree.parent(at), (cst.ImportFrom, cst.ImportAlias)):
             self._check_names(code, at)
         return insertions.expression(code, self._tree.module, self._resolver(at))
@@ -240,32 +240,32 @@ class Queue:
         try:
             names = insertions.free_names(code)
         except SyntaxError:
-            raise CannotEdit("shape", f"This is no Python: {code.text}") from None
+            raise CannotEdit("shape", f"This is not valid Python: {code.text}") from None
         unknown = sorted(it for it in names if not self._names.is_known(it, at))
         if unknown:
             raise CannotEdit("unknown-name", f"The name {unknown[0]} does not exist there.")
 
     def _must_be_movable(self, statement: Statement) -> None:
         if self._names.top.must_stay_first(statement):
-            raise CannotEdit("shape", "Nothing may stand above a docstring or an import from __future__.")
+            raise CannotEdit("shape", "Nothing may come before a docstring or an import from __future__.")
 
     def _block(self, block: Block) -> BlockEdits:
         return self.state.blocks.setdefault(block, BlockEdits())
 
     def _touch(self, place: Range) -> None:
         if any(_holds(it, place) for it in self.state.exclusive):
-            raise CannotEdit("conflict", "Another edit takes this place away.")
+            raise CannotEdit("conflict", "Another edit removes this code.")
         self.state.touched.append(place)
 
     def _claim(self, place: Range) -> None:
         self._touch(place)
         if any(_holds(place, it) for it in self.state.touched[:-1]):
-            raise CannotEdit("conflict", "Another edit changes something within this place.")
+            raise CannotEdit("conflict", "Another edit changes part of this code.")
         self.state.exclusive.append(place)
 
 
 def _holds(outer: Range, inner: Range) -> bool:
-    """Whether one place lies within the other; a point, next to which something is put, only between its ends."""
+    """Whether one place is within the other; a point of insertion only if it is between its ends."""
     if inner[0] == inner[1]:
         return outer[0] < inner[0] < outer[1]
     return outer[0] <= inner[0] and inner[1] <= outer[1]
@@ -283,7 +283,7 @@ def _same_line(one: cst.CSTNode, other: cst.CSTNode) -> bool:
 
 
 def _copied(state: State) -> State:
-    """A copy that later additions do not reach. Nodes are shared: they are immutable."""
+    """Copy the queue. Nodes are shared: they are immutable."""
     return State(
         values=dict(state.values),
         removed={key: list(it) for key, it in state.removed.items()},

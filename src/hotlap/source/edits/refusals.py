@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 RefusalKind: TypeAlias = Literal[
-    "not-parsable",  # the text is no Python that can be read and written back unchanged
-    "not-found",  # nothing of that kind stands there
-    "hidden-arguments",  # *args or **kwargs: what they hold is not to be seen
-    "positional",  # the argument is passed by position, and others would move
-    "name-taken",  # a name that is needed means something else there
+    "not-parsable",  # the text cannot be parsed and written back unchanged
+    "not-found",  # there is no node of that kind
+    "hidden-arguments",  # *args or **kwargs with unknown content
+    "positional",  # the argument is passed by position, and others would shift
+    "name-taken",  # a needed name is bound to something else there
     "unknown-name",  # the code uses a name that does not exist there
     "conflict",  # another edit changes the same place
-    "shape",  # the code around it has a form that is left alone
+    "shape",  # the surrounding code has an unsupported form
 ]
 
 
@@ -37,7 +37,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The new text, and what was left out of it."""
+    """The new text, and the changes left out."""
 
     text: str
     refused: tuple[Refused, ...] = ()

@@ -1,4 +1,4 @@
-"""A text as LibCST reads it, with its nodes found by where they stand."""
+"""A text parsed by LibCST, whose nodes can be found by position."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Statement: TypeAlias = cst.BaseSmallStatement | cst.BaseCompoundStatement
 Block: TypeAlias = cst.Module | cst.IndentedBlock | cst.SimpleStatementSuite
 Node = TypeVar("Node", bound=cst.CSTNode)
 Range: TypeAlias = tuple[int, int]
-"""From which byte to which, the latter not included."""
+"""A range of bytes, without the end."""
 
-# The syntax tree counts the parentheses of these as theirs, LibCST as something around them.
+# ``ast`` counts the parentheses of these nodes as part of them, LibCST does not.
 _WITH_THEIR_PARENTHESES = (cst.Tuple, cst.GeneratorExp)
 
 
 class Tree:
-    """One text, parsed. Raises :class:`CannotEdit` when it is no Python, or LibCST would not keep it unchanged."""
+    """One parsed text. Raises :class:`CannotEdit` if it is not valid Python, or LibCST would change it."""
 
     def __init__(self, text: str) -> None:
         try:
-            with warnings.catch_warnings(action="ignore"):  # of the user's strings, which are none of our business
+            with warnings.catch_warnings(action="ignore"):  # about the user's strings, which edits do not touch
                 self.syntax = ast.parse(text)
             module = cst.parse_module(text)
         except (SyntaxError, ValueError, cst.ParserSyntaxError, RecursionError) as error:
@@ -50,21 +50,21 @@ class Tree:
     # -- finding nodes ----------------------------------------------------------------------------
 
     def expression(self, span: Span) -> cst.BaseExpression:
-        """The expression that stands there. Raises :class:`CannotEdit`."""
+        """Find the expression at a span. Raises :class:`CannotEdit`."""
         found = self._expressions.get(self._range(span))
         if found is None:
             raise CannotEdit("not-found", f"Line {span.line} holds no expression at column {span.column}.")
         return found
 
     def call(self, span: Span) -> cst.Call:
-        """The call that stands there. Raises :class:`CannotEdit`."""
+        """Find the call at a span. Raises :class:`CannotEdit`."""
         found = self.expression(span)
         if not isinstance(found, cst.Call):
             raise CannotEdit("not-found", f"Line {span.line} holds no call at column {span.column}.")
         return found
 
     def statement(self, span: Span) -> Statement:
-        """The statement that begins there. Raises :class:`CannotEdit`."""
+        """Find the statement that begins at a span. Raises :class:`CannotEdit`."""
         found = self._statements.get(self._range(span)[0])
         if found is None:
             raise CannotEdit("not-found", f"No statement begins in line {span.line} at column {span.column}.")
@@ -88,7 +88,7 @@ class Tree:
     # -- asking about nodes -----------------------------------------------------------------------
 
     def range_of(self, node: cst.CSTNode) -> Range:
-        """Which bytes the node covers, without parentheses around it."""
+        """The bytes that the node covers, without parentheses around it."""
         return self._ranges[node]
 
     def line_at(self, node: cst.CSTNode) -> tuple[str, int]:
@@ -113,7 +113,7 @@ class Tree:
         for above in self.parents(statement):
             if isinstance(above, (cst.Module, cst.IndentedBlock, cst.SimpleStatementSuite)):
                 return above
-        raise AssertionError("every statement stands in a block")
+        raise AssertionError("every statement is in a block")
 
     def scope_of(self, node: cst.CSTNode) -> metadata.Scope:
         """The scope in which a name at that node is looked up."""

@@ -58,9 +58,9 @@ def parsed(text: str) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(text)
     except SyntaxError as error:
-        raise Unreadable(f"This is no Python that can be parsed: {error.msg}.", error.lineno or 0) from None
+        raise Unreadable(f"This cannot be parsed as Python: {error.msg}.", error.lineno or 0) from None
     except ValueError as error:
-        raise Unreadable(f"This is no Python that can be parsed: {error}.") from None
+        raise Unreadable(f"This cannot be parsed as Python: {error}.") from None
     except (RecursionError, MemoryError):
         raise Unreadable("The code is nested too deeply to be parsed.") from None
 

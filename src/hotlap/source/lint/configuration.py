@@ -118,7 +118,7 @@ def _read(file: Path) -> Configuration:
     for key in ("tool", "hotlap", "lint"):
         table = table.get(key, {})
         if not isinstance(table, dict):
-            raise LintError(f"{key!r} is no table.", where=str(file), remedy=_REMEDY)
+            raise LintError(f"{key!r} is not a table.", where=str(file), remedy=_REMEDY)
     for key in table:
         if key not in _KEYS:
             raise LintError(
@@ -127,7 +127,7 @@ def _read(file: Path) -> Configuration:
     lists = {key: _texts(table.get(key, []), key, file) for key in ("select", "ignore", "exclude")}
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
-        raise LintError("'per-file-ignores' is no table of patterns.", where=str(file), remedy=_REMEDY)
+        raise LintError("'per-file-ignores' is not a table of patterns.", where=str(file), remedy=_REMEDY)
     ignores = {pattern: _texts(codes, "per-file-ignores", file) for pattern, codes in per_file.items()}
     for selector in (*lists["select"], *lists["ignore"], *(it for codes in ignores.values() for it in codes)):
         try:
@@ -139,7 +139,7 @@ def _read(file: Path) -> Configuration:
 
 def _texts(value: Any, key: str, file: Path) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(it, str) for it in value):
-        raise LintError(f"{key!r} is no list of texts.", where=str(file), remedy=_REMEDY)
+        raise LintError(f"{key!r} is not a list of strings.", where=str(file), remedy=_REMEDY)
     return tuple(value)
 
 

@@ -43,7 +43,7 @@ class Script:
             self._encoding = "utf-8" if encoding == "utf-8-sig" else encoding
             self.text = source.removeprefix(codecs.BOM_UTF8).decode(self._encoding)
         except (SyntaxError, LookupError) as error:
-            raise Unreadable(f"Its encoding is not known: {error}.") from None
+            raise Unreadable(f"Its encoding is unknown: {error}.") from None
         except UnicodeDecodeError as error:
             raise Unreadable(f"It is no {error.encoding} text: byte {error.start} cannot be decoded.") from None
         if "\0" in self.text:

@@ -46,9 +46,9 @@ class Notebook:
             self._raw = source.decode("utf-8-sig")
             content = json.loads(self._raw)
         except (ValueError, RecursionError) as error:
-            raise Unreadable(f"It is no notebook, which is JSON: {_short(error)}.") from None
+            raise Unreadable(f"It is not a notebook, which is JSON: {_short(error)}.") from None
         if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
-            raise Unreadable("It is no notebook of format 4: it has no list of cells.")
+            raise Unreadable("It is not a notebook of format 4: it has no list of cells.")
         self.is_python = _language(content) in ("", "python", "ipython")
         self._mark = source.startswith(b"\xef\xbb\xbf")
         self._magics: list[str] = []
@@ -131,7 +131,7 @@ def _code_cells(raw: str, cells: list[Any]) -> Iterator[_Cell]:
             if isinstance(source, list) and all(isinstance(it, str) for it in source):
                 source = "".join(source)
             if not isinstance(source, str):
-                raise Unreadable(f"It is no notebook of format 4: the source of cell {number} is no text.")
+                raise Unreadable(f"It is not a notebook of format 4: the source of cell {number} is no text.")
             yield _Cell(number, source.replace("\r\n", "\n"), start, end)
 
 

@@ -1,4 +1,4 @@
-"""The levers of a plan written into the script: what they want, turned into edits at the lines that a run recorded.
+"""Write a plan's levers into the script: turn their changes into edits at the call sites that a run recorded.
 
-One file is one kind of change; :mod:`hotlap.source.patch.make` puts them together.
+Each file is one kind of change; :mod:`hotlap.source.patch.make` combines them.
 """

@@ -1,4 +1,4 @@
-"""The implementation of attention that the script asks ``transformers`` for."""
+"""Change the implementation of attention that the script requests from ``transformers``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMES = frozenset({"attn_implementation", "_attn_implementation"})
 
 
 def edits_for(sources: Sources, change: AttentionArgument) -> Edits:
-    """Each literal that asks for the old one, in the files with call sites. Raises :class:`NotPossible`."""
+    """Replace each literal that requests the old one, in the files with call sites. Raises :class:`NotPossible`."""
     edits: Edits = []
     for path in sources.site_paths():
         try:

@@ -1,4 +1,4 @@
-"""The files that a run's call sites lie in, read as syntax trees: which call a site is, and what stands around it."""
+"""The files of a run's call sites as syntax trees: the call at each site, and the code around it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STANDARD = sysconfig.get_paths()["stdlib"]
 
 
 class NotPossible(Exception):
-    """A lever that cannot be written into the source; the reason is a sentence for people."""
+    """A lever that cannot be written into the source; ``reason`` is a sentence for the user."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -37,7 +37,7 @@ class NotPossible(Exception):
 
 
 class Code:
-    """One file of the user's."""
+    """One of the user's files."""
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
@@ -47,7 +47,7 @@ class Code:
         self._parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
     def call_at(self, site: CallSite) -> ast.Call:
-        """The call that a site is. Raises :class:`NotPossible` where it is none, or where it is not known which."""
+        """Find the call at a site. Raises :class:`NotPossible` if there is none, or it is ambiguous."""
         in_line = [it for it in self.of(ast.Call) if it.lineno == site.line]
         if site.column is None:
             found = in_line if len(in_line) == 1 else []
@@ -55,7 +55,7 @@ class Code:
             span = Span(site.line, site.column, site.end_line or site.line, site.end_column or 0)
             found = [it for it in in_line if Span.of(it) == span]
         if len(found) != 1:
-            raise NotPossible(f"What was called at {self.path.name}:{site.line} cannot be told from the source.")
+            raise NotPossible(f"What was called at {self.path.name}:{site.line} cannot be determined from the source.")
         return found[0]
 
     def of(self, *kinds: type[Node]) -> Iterator[Node]:
@@ -73,7 +73,7 @@ class Code:
         return next(it for it in (node, *self.above(node)) if isinstance(it, ast.stmt))
 
     def function(self, node: ast.AST) -> Function:
-        """The function whose body the node is run in; the module outside of all."""
+        """The function whose body runs the node; outside of all functions the module."""
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
         return next(it for it in self.above(node) if isinstance(it, kinds))
 
@@ -88,7 +88,7 @@ class Code:
             found = getattr(owner, field, None)
             if isinstance(found, list) and statement in found:
                 return found
-        raise NotPossible(f"The statement in line {statement.lineno} stands in a block that is left alone.")
+        raise NotPossible(f"The statement in line {statement.lineno} is in an unsupported kind of block.")
 
     def owner(self, statement: ast.stmt) -> ast.AST:
         """The node whose block the statement is in."""
@@ -104,7 +104,7 @@ class Code:
         return ast.unparse(node)
 
     def within(self, node: ast.AST) -> list[ast.AST]:
-        """All nodes in the node's own code: functions and classes in it are passed over."""
+        """All nodes in the node's own code, without functions and classes in it."""
         found: list[ast.AST] = []
         stack = list(ast.iter_child_nodes(node))
         while stack:
@@ -116,7 +116,7 @@ class Code:
 
 
 class Sources:
-    """All files of one patch, each read once. ``arguments`` are those the script was run with."""
+    """All files of one patch, each read once. ``arguments`` are those of the script's run."""
 
     def __init__(self, facts: ScriptFacts, script: Path | None, arguments: Sequence[str]) -> None:
         self.facts = _with_real_paths(facts)
@@ -125,10 +125,10 @@ class Sources:
         self._known = {Path(it.file): it.sha256 for it in self.facts.files}
         self._codes: dict[Path, Code] = {}
         self.remarks: list[str] = []
-        """What whoever reads the patch should know of it, a sentence each."""
+        """Notes for readers of the patch, a sentence each."""
 
     def code(self, path: Path) -> Code:
-        """The file, checked to be as it was when the study ran it. Raises :class:`NotPossible`."""
+        """Read a file that is unchanged since the study. Raises :class:`NotPossible`."""
         if path not in self._codes:
             found = self._read(path)
             digest = digest_of(found.source.data)
@@ -148,14 +148,14 @@ class Sources:
         return tuple(it for it in self.facts.sites if it.role == role)
 
     def site_paths(self) -> tuple[Path, ...]:
-        """The files that any site lies in, and the script."""
+        """The files with call sites, and the script."""
         made = [*(it.site for it in self.facts.loaders), *(it.site for it in self.facts.optimizers)]
         sites = [*self.facts.sites, *made]
         files = [Path(it.file) for it in sites if it is not None]
         return tuple(dict.fromkeys([*([self.script] if self.script else []), *files]))
 
     def readable(self) -> list[Code]:
-        """Those of these files that are as they were and can be parsed."""
+        """The files that are unchanged and can be parsed."""
         found = []
         for path in self.site_paths():
             with suppress(NotPossible):
@@ -164,7 +164,7 @@ class Sources:
 
     def _read(self, path: Path) -> Code:
         if path.suffix != ".py" or any(it in _INSTALLED for it in path.parts) or path.is_relative_to(_STANDARD):
-            raise NotPossible(f"The line to change lies in {path}, which is no file of yours.")
+            raise NotPossible(f"The line to change lies in {path}, which is not one of your files.")
         try:
             source = read_source(path)
             return Code(source)
@@ -177,7 +177,7 @@ class Sources:
 
 
 def _with_real_paths(facts: ScriptFacts) -> ScriptFacts:
-    """The facts with each file by one name, however it was reached."""
+    """Give each file in the facts one name, whatever path led to it."""
 
     def real(site: CallSite | None) -> CallSite | None:
         return None if site is None else replace(site, file=os.path.realpath(site.file))
@@ -197,7 +197,7 @@ def digest_of(data: bytes) -> str:
 
 
 def changed_files(facts: ScriptFacts) -> tuple[str, ...]:
-    """The files with call sites that are no longer what the study ran."""
+    """The files with call sites that changed since the study."""
     return tuple(it.file for it in facts.files if _digest(Path(it.file)) != it.sha256)
 
 
@@ -209,7 +209,7 @@ def _digest(path: Path) -> str:
 
 
 def last_part(node: ast.expr) -> str:
-    """``c`` of ``a.b.c``; empty for what is no name."""
+    """``c`` of ``a.b.c``; empty for anything but names."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""

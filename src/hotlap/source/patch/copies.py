@@ -1,4 +1,4 @@
-"""``non_blocking=True`` for copies of what the training loop's loader delivers."""
+"""Set ``non_blocking=True`` for copies of batches from the training loader."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from hotlap.source.edits.kinds import Code as NewCode
 from hotlap.source.edits.kinds import SetKeyword, Span
 from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, last_part
 
-_POSITION = {"cuda": 1}  # of non_blocking, where it may be passed by position
+_POSITION = {"cuda": 1}  # the position of non_blocking, if it may be passed by position
 
 
 def edits_for(sources: Sources) -> Edits:
-    """The copies in the loops in which the model is called. Those that cannot be seen stay as they are."""
+    """Edit the copies in the loops that call the model. Copies elsewhere stay unchanged."""
     edits: Edits = []
     seen: set[ast.Call] = set()
     for site in sources.sites("model"):

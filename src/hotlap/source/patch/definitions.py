@@ -14,7 +14,7 @@ Definition = TypeVar("Definition", ast.ClassDef, ast.FunctionDef)
 
 _DEEPEST = 8
 _MAPPINGS = frozenset({"dict", "SimpleNamespace", "Namespace", "EasyDict", "AttrDict", "DotDict", "Box", "ConfigDict"})
-"""What makes a mapping or namespace of its keywords, or of a dictionary that it is given."""
+"""Callables that make a mapping or namespace from keywords or a dictionary."""
 _PASS_ON = frozenset({"deepcopy", "copy", "vars", "create", "asdict", "dict"})
 _PARSES = frozenset({"parse_args", "parse_known_args"})
 _LOADS = frozenset({"load", "safe_load", "full_load", "loads", "unsafe_load", "compose", "from_file", "fromfile"})
@@ -37,9 +37,9 @@ class Option:
 
 
 def setting(sources: Sources, code: Code, holder: ast.expr, key: str) -> Defined | Option | None:
-    """Where ``holder[key]`` or ``holder.key`` gets its value; None where that is unknown.
+    """Find where ``holder[key]`` or ``holder.key`` gets its value; None if unknown.
 
-    Raises :class:`NotPossible` where it is known to come from elsewhere: a file of settings, a second assignment.
+    Raises :class:`NotPossible` if it is known to come from elsewhere: a file of settings, a second assignment.
     """
     found = _definition(sources, code, holder, _DEEPEST)
     if found is None:
@@ -53,12 +53,12 @@ def setting(sources: Sources, code: Code, holder: ast.expr, key: str) -> Defined
 
 
 def value_here(code: Code, name: ast.Name) -> ast.expr | None:
-    """What the name is given, where that is said once in the function that reads it, or else at the top level."""
+    """The only value assigned to the name in the function that reads it, or else at the top level."""
     return _only(_assigned(code, name))
 
 
 def value_of(sources: Sources, code: Code, name: ast.Name) -> Defined | None:
-    """The same, or what the file says that the name is imported from."""
+    """The same, or the definition that the name is imported from."""
     values = _assigned(code, name)
     origin = _imported(sources, code, name.id) if not values else None
     if origin is not None:
@@ -77,7 +77,7 @@ def _imported(sources: Sources, code: Code, name: str) -> tuple[Code, str] | Non
     return None
 
 
-# -- what an expression stands for ----------------------------------------------------------------
+# -- values of expressions ------------------------------------------------------------------------
 
 
 def _definition(sources: Sources, code: Code, node: ast.expr, depth: int) -> Defined | None:
@@ -112,7 +112,7 @@ def _of_name(sources: Sources, code: Code, name: ast.Name, depth: int) -> Define
 def _of_parameter(
     sources: Sources, code: Code, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str, depth: int
 ) -> Defined | None:
-    """What the only call of the function gives, in this file or another that the run saw."""
+    """The argument of the function's only call, in this file or another that the run saw."""
     called = function.name
     owner = code.owner(function)
     positions = [it.arg for it in (*function.args.posonlyargs, *function.args.args)]
@@ -198,7 +198,7 @@ def _entry_of_dict(sources: Sources, code: Code, node: ast.Dict, key: str, depth
 
 
 def _entry_of_class(there: Code, owner: ast.ClassDef, call: ast.Call, code: Code, key: str) -> Defined | None:
-    """A field of a data class, an attribute of a class: what the call gives by position, or the class's own value."""
+    """A field of a data class, an attribute of a class: the call's positional argument, or the class's own value."""
     if any(getattr(it, "name", "") == "__init__" for it in owner.body):
         return None
     fields = [it for it in owner.body if isinstance(it, ast.AnnAssign) and isinstance(it.target, ast.Name)]
@@ -217,7 +217,7 @@ def _entry_of_class(there: Code, owner: ast.ClassDef, call: ast.Call, code: Code
 
 
 def _check_set_once(code: Code, key: str) -> None:
-    """Raises :class:`NotPossible` where the file gives the setting another value later."""
+    """Raise :class:`NotPossible` if the file assigns the setting again."""
     again: list[ast.expr] = [
         it for it in code.of(ast.Subscript) if isinstance(it.slice, ast.Constant) and it.slice.value == key
     ]
@@ -231,7 +231,7 @@ def _check_set_once(code: Code, key: str) -> None:
 
 
 def destinations(call: ast.Call) -> set[str]:
-    """The attribute that an ``add_argument`` call makes; empty for another call."""
+    """The attribute that an ``add_argument`` call defines; empty for another call."""
     if last_part(call.func) != "add_argument":
         return set()
     destination = keyword_of(call, "dest")
@@ -251,7 +251,7 @@ def option_words(call: ast.Call) -> list[str]:
 
 
 def _assigned(code: Code, name: ast.Name) -> list[ast.expr | None]:
-    """All that the name is given in the innermost scope that gives it anything."""
+    """All values of the name in the innermost scope that assigns it."""
     scopes = dict.fromkeys((code.function(name), code.tree))
     return next((found for it in scopes if (found := _assigned_in(code, it, name.id))), [])
 
@@ -261,7 +261,7 @@ def _only(values: list[ast.expr | None]) -> ast.expr | None:
 
 
 def _assigned_in(code: Code, scope: ast.AST, name: str) -> list[ast.expr | None]:
-    """What a scope's own code gives a name; None for a value that no plain assignment shows."""
+    """The values that a scope's own code assigns to a name; None for a value other than by plain assignment."""
     found: list[ast.expr | None] = []
     for it in code.within(scope):
         if not isinstance(it, ast.Name) or it.id != name or isinstance(it.ctx, ast.Load):

@@ -1,4 +1,4 @@
-"""The device that a region is for, as the script itself names it where it chooses one."""
+"""Write a region's device as the script names it if the script chooses one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _CHOOSES = frozenset({"is_available", "current_accelerator", "device_count", "cu
 
 
 def for_device(sources: Sources, code: Code, at: ast.stmt, forward: ast.Call | None, context: NewCode) -> NewCode:
-    """The region's code with the script's own device in place of the one that the study ran on.
+    """Replace the study's device in a region's code by the script's own.
 
-    ``forward`` is the call of the model in the region, if it stands there. Where the script chooses its device and no
-    name for it can be used at that place, the code stays and the patch says so.
+    ``forward`` is the call of the model in the region, if there is one. If the script chooses its device and no name of
+    it is usable there, the code stays unchanged and the patch notes it.
     """
     quoted = f'"{sources.facts.device.partition(":")[0]}"'
     if quoted not in context.text:
@@ -50,7 +50,7 @@ def _with(context: NewCode, quoted: str, kind: str, needs: tuple[str, ...], ther
 
 
 def _named_at(code: Code, at: ast.stmt) -> Iterator[ast.expr]:
-    """The names of devices that tensors are copied to anywhere in the file and that are in force at a statement."""
+    """The names of devices that tensors are copied to in the file and that are bound at a statement."""
     seen: set[str] = set()
     calls = sorted(code.of(ast.Call), key=lambda it: (it.lineno, it.col_offset))
     for call in calls:
@@ -63,7 +63,7 @@ def _named_at(code: Code, at: ast.stmt) -> Iterator[ast.expr]:
 
 
 def _device_of_copy(call: ast.Call) -> ast.expr | None:
-    """``device`` of ``x.to(device)``, where it is a name or an attribute that is called so."""
+    """``device`` of ``x.to(device)``, if it is a name or an attribute with such a name."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "to":
         return None
     given = keyword_of(call, "device") or (call.args[0] if call.args else None)
@@ -77,7 +77,7 @@ def _device_of_copy(call: ast.Call) -> ast.expr | None:
 
 
 def _in_force(code: Code, named: ast.expr, use: ast.Call, at: ast.stmt) -> bool:
-    """Whether the name means the same at the statement: by the same function, the module, or the same object."""
+    """Whether the name has the same value at the statement: in the same function, the module, or the same object."""
     function = code.function(at)
     (name,) = names_read(named)
     if isinstance(named, ast.Attribute) and name != "self" and not isinstance(named.value, ast.Name):
@@ -98,13 +98,13 @@ def _bound_in(code: Code, function: Function, name: str) -> bool:
 
 
 def _value(code: Code, named: ast.expr) -> ast.expr | None:
-    """The only expression in the file that the name is given."""
+    """The only expression that the file assigns to the name."""
     text = code.text(named)
     found = [it.value for it in code.of(ast.Assign) if any(code.text(to) == text for to in it.targets)]
     return found[0] if len(found) == 1 else None
 
 
 def _chooses(sources: Sources) -> bool:
-    """Whether the script takes one device or another, by what the machine has or by an argument."""
+    """Whether the script chooses its device by the available hardware or an argument."""
     calls = (call for code in sources.readable() for call in code.of(ast.Call))
     return any(last_part(it.func) in _CHOOSES or _device_of_copy(it) is not None for it in calls)

@@ -8,7 +8,7 @@ from hotlap.records import CallSite, LoaderArguments, LoaderFacts, Value
 from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, last_part
 from hotlap.source.patch.values import remove_argument, set_arguments
 
-# Where DataLoader's signature has what may also be passed by position.
+# Positions of DataLoader's parameters that may be passed by position.
 _POSITIONS = {"num_workers": 5, "pin_memory": 7, "timeout": 9, "multiprocessing_context": 11}
 _USUAL_PREFETCH = 2
 
@@ -45,14 +45,14 @@ def edits_for(sources: Sources, change: LoaderArguments) -> Edits:
 
 
 def _others(code: Code, sites: list[CallSite]) -> list[ast.Call]:
-    """The calls of the file that make loaders which train nothing, as far as was seen."""
+    """The file's calls that made loaders which the run did not train on."""
     training = [code.call_at(it) for it in sites]
     made = [it for it in code.of(ast.Call) if last_part(it.func).endswith("DataLoader")]
     return [it for it in made if it not in training]
 
 
 def _present(loader: LoaderFacts, name: str) -> Value | None:
-    """What the loader has, its defaults included."""
+    """The loader's arguments, including defaults."""
     match name:
         case "num_workers":
             return loader.workers
@@ -66,7 +66,7 @@ def _present(loader: LoaderFacts, name: str) -> Value | None:
 
 
 def _check_callee(code: Code, call: ast.Call) -> None:
-    """Raises :class:`NotPossible` for a call of something that may not take DataLoader's arguments."""
+    """Raise :class:`NotPossible` for a callable that may not accept DataLoader's arguments."""
     name = last_part(call.func)
     for _ in range(3):
         if name == "DataLoader" or name in _aliases(code):

@@ -1,4 +1,4 @@
-"""From what the levers want to the patched files: each lever as a whole or not at all."""
+"""Turn the levers' changes into patched files: each lever as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -36,11 +36,10 @@ WantedChanges = Sequence[tuple[Setting, tuple[SourceChange, ...]]]
 def make_patch(
     facts: ScriptFacts, changes: WantedChanges, *, script: Path | None, directory: Path, arguments: Sequence[str] = ()
 ) -> Patch:
-    """The settings' changes as changed files, none of which is written.
+    """Apply the settings' changes to the files' text; write nothing.
 
-    ``facts`` are what a run saw of the script (with exact call sites), ``script`` the file that was run and
-    ``arguments`` what it was given. A lever of which one part cannot be made safely is left out as a whole, with the
-    reason.
+    ``facts`` were observed in a run of the script (with exact call sites), ``script`` is its file and ``arguments`` are
+    its arguments. A lever with an unsafe edit is left out as a whole, with the reason.
     """
     sources = Sources(facts, script, arguments)
     planned: dict[Setting, Edits] = {}
@@ -85,8 +84,9 @@ def _edits(sources: Sources, change: SourceChange) -> Edits:
 
 
 def _applied(sources: Sources, planned: dict[Setting, Edits], left_out: dict[Setting, str]) -> Mapping[Path, str]:
-    """The new text of each file that changes. A lever that is refused in one file is taken out of all, and the files
-    are made again without it."""
+    """Compute the new text of each changed file.
+
+    If an edit of a lever is refused in one file, all files are computed again without that lever."""
     while True:
         texts: dict[Path, str] = {}
         refused: dict[Setting, str] = {}
@@ -122,5 +122,5 @@ def _file(code: Code, after: str) -> PatchedFile:
 
 
 def encoded(patch: Patch) -> dict[Path, bytes]:
-    """The new bytes of each file of the patch. Raises :class:`OSError` where one can no longer be read."""
+    """The new bytes of each file of the patch. Raises :class:`OSError` if one can no longer be read."""
     return {Path(it.path): read_source(Path(it.path)).encoded(it.after) for it in patch.files}

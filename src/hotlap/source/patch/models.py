@@ -1,4 +1,4 @@
-"""Statements on each model once it is on its device, and the tensors it is given."""
+"""Insert statements after each model is on its device, and convert its inputs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _MOVES = frozenset({"to", "cuda", "cpu", "half", "bfloat16", "float"})
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """How a function names a model: a variable, or an attribute of ``self``; ``optimizer`` is the statement that hands
-    its parameters over."""
+    """How a function names a model: a variable, or an attribute of ``self``; ``optimizer`` is the statement that passes
+    its parameters to the optimizer."""
 
     code: Code
     function: Function
@@ -28,7 +28,7 @@ class Model:
 
 
 def statement_edits(sources: Sources, change: ModelStatement) -> Edits:
-    """The statement after the last one that makes, wraps or moves each model. Raises :class:`NotPossible`."""
+    """Insert after the last statement that makes, wraps or moves each model. Raises :class:`NotPossible`."""
     _check_kinds(sources, change.convolutions_only)
     edits: Edits = []
     for model in _models(sources):
@@ -45,7 +45,7 @@ def statement_edits(sources: Sources, change: ModelStatement) -> Edits:
 
 
 def input_edits(sources: Sources, change: ModelInputs) -> Edits:
-    """What each training forward is given. Raises :class:`NotPossible`."""
+    """Convert the inputs of each training forward. Raises :class:`NotPossible`."""
     method = change.code.split(".")[1].partition("(")[0]
     edits: Edits = []
     for site in sources.sites("model"):
@@ -54,7 +54,8 @@ def input_edits(sources: Sources, change: ModelInputs) -> Edits:
             raise NotPossible(f"{site.what} is called by a library, where its inputs cannot be converted.")
         if len(call.args) != 1 or call.keywords or isinstance(call.args[0], ast.Starred):
             raise NotPossible(
-                f"Which argument of {code.text(call.func)} holds the images, in line {call.lineno}, cannot be told."
+                f"Which argument of {code.text(call.func)} holds the images, in line {call.lineno}, "
+                "cannot be determined."
             )
         shapes = {len(it) for model in sources.facts.models for it in model.input_shapes}
         if shapes and change.dimensions not in shapes:
@@ -68,7 +69,7 @@ def input_edits(sources: Sources, change: ModelInputs) -> Edits:
 
 
 def is_of_library(sources: Sources, site: CallSite) -> bool:
-    """Whether the call is of something that does the whole step: then other roles have the very same place."""
+    """Whether the called function does the whole step, so that other roles share its call site."""
     place = (site.file, site.line, site.column)
     others = [it for it in sources.facts.sites if it.role != site.role]
     return any((it.file, it.line, it.column) == place for it in others)
@@ -77,33 +78,36 @@ def is_of_library(sources: Sources, site: CallSite) -> bool:
 def _check_kinds(sources: Sources, convolutions_only: bool) -> None:
     models = sources.facts.models
     if convolutions_only and any(not it.convolutions for it in models):
-        raise NotPossible("Not all models convolve, and which variable is which cannot be told.")
+        raise NotPossible("Not all models have convolutions, and which variable is which cannot be determined.")
 
 
 # -- which variable is a model --------------------------------------------------------------------
 
 
 def _models(sources: Sources) -> list[Model]:
-    """The models whose parameters the optimizers were given. Raises :class:`NotPossible` unless that accounts for all
-    that were seen."""
+    """Find the models whose parameters the optimizers update.
+
+    Raises :class:`NotPossible` unless these are all models that the run saw."""
     found: dict[tuple[Code, Function, str], Model] = {}
     for optimizer in sources.facts.optimizers:
         code, call = sources.of_site(optimizer.site, f"The optimizer ({optimizer.kind})")
         function, statement = code.function(call), code.statement(call)
         names = _given_parameters(code, call, function)
         if not names:
-            raise NotPossible(f"Whose parameters {code.text(call.func)} in line {call.lineno} is given cannot be told.")
+            raise NotPossible(
+                f"Whose parameters {code.text(call.func)} in line {call.lineno} gets cannot be determined."
+            )
         for name in names:
             found.setdefault((code, function, name), Model(code, function, name, statement))
     roots = len(sources.facts.models)
     if len({name for _, _, name in found}) != roots or not found:
         many = "one model was" if roots == 1 else f"{roots} models were"
-        raise NotPossible(f"{many[:1].upper()}{many[1:]} seen, and which variable holds it cannot be told.")
+        raise NotPossible(f"{many[:1].upper()}{many[1:]} seen, and which variable holds it cannot be determined.")
     return list(found.values())
 
 
 def _given_parameters(code: Code, call: ast.Call, function: Function) -> list[str]:
-    """The models in ``model.parameters()`` and the like among the arguments, or in what a variable there was given."""
+    """The models in ``model.parameters()`` and the like among the arguments or the values of their variables."""
     names: dict[str, None] = {}
     pending: list[ast.AST] = [*call.args, *(it.value for it in call.keywords)]
     followed: set[str] = set()
@@ -116,12 +120,12 @@ def _given_parameters(code: Code, call: ast.Call, function: Function) -> list[st
                 followed.add(node.id)
                 pending += _assigned(code, function, node.id)
     if "" in names:
-        raise NotPossible(f"Whose parameters {code.text(call.func)} in line {call.lineno} is given cannot be told.")
+        raise NotPossible(f"Whose parameters {code.text(call.func)} in line {call.lineno} gets cannot be determined.")
     return list(names)
 
 
 def _assigned(code: Code, function: Function, name: str) -> list[ast.AST]:
-    """What a variable of parameters or groups was given; a model itself is not followed."""
+    """The values of a variable of parameters or groups; a model itself is not followed."""
     found: list[ast.AST] = []
     for it in code.within(function):
         if isinstance(it, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in it.targets):
@@ -132,7 +136,8 @@ def _assigned(code: Code, function: Function, name: str) -> list[ast.AST]:
 
 
 def _root(node: ast.expr) -> str:
-    """``model`` for ``model.backbone``, ``self.model`` for ``self.model.backbone``; empty for what is no variable."""
+    """``model`` for ``model.backbone``, ``self.model`` for ``self.model.backbone``; empty for anything but
+    variables."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -148,8 +153,10 @@ def _root(node: ast.expr) -> str:
 
 
 def _last_change(sources: Sources, model: Model) -> ast.stmt | None:
-    """The last statement before training that binds or moves the model, with the ``if`` around it; None where there is
-    none that is sure to be run before: then the statement goes before the optimizer is made."""
+    """Find the last statement before training that binds or moves the model, with the ``if`` around it.
+
+    None if no such statement certainly runs before training; then the insertion goes before the optimizer's creation.
+    """
     code = model.code
     calls = [code.call_at(it) for it in sources.sites("model") if it.file == str(code.path)]
     uses = [it for it in calls if code.function(it) is model.function]
@@ -205,7 +212,7 @@ def _leading_to_training(sources: Sources) -> set[str]:
 
 
 def _changes(node: ast.AST, name: str) -> bool:
-    """Whether the node gives the variable a value, or moves the model in place."""
+    """Whether the node assigns the variable, or moves the model in place."""
     if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
         return ast.unparse(node) == name
     moves = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES
@@ -225,7 +232,8 @@ def _outside_of_branches(code: Code, statement: ast.stmt, uses: Sequence[ast.AST
 
 
 def _has_already(model: Model, change: ModelStatement) -> bool:
-    """Whether the script does it: ``model.compile()`` or ``torch.compile(model)``, a conversion of the format."""
+    """Whether the script already does it: ``model.compile()`` or ``torch.compile(model)``, a conversion of the
+    format."""
     wanted = ast.parse(change.code, mode="exec").body[0]
     calls = (it for it in ast.walk(wanted) if isinstance(it, ast.Call))
     method = next((last_part(it.func) for it in calls), "")

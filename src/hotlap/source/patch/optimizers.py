@@ -10,7 +10,7 @@ from hotlap.source.patch.values import set_arguments
 
 
 def edits_for(sources: Sources, change: OptimizerArguments) -> Edits:
-    """Each call that made an optimizer of torch which leaves the choice open. Raises :class:`NotPossible`."""
+    """Edit each call that made a torch optimizer and leaves the choice open. Raises :class:`NotPossible`."""
     names = {name for name, _ in change.values}
     supported = {"fused": "supports_fused", "foreach": "supports_foreach"}
     facts = [

@@ -1,4 +1,4 @@
-"""Forward pass and loss put into a ``with``, from the first forward to the last statement that makes the loss."""
+"""Wrap forward pass and loss in a ``with``, from the first forward to the last statement that computes the loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = ("loss", "training_loss", "forward_loss")
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """One call of backward: the expression of the loss, and the statement."""
+    """A call of backward: the expression of the loss, and the statement."""
 
     code: Code
     call: ast.Call
@@ -26,7 +26,7 @@ class Backward:
 
 
 def edits_for(sources: Sources, change: ForwardRegion) -> Edits:
-    """A region before each backward. Raises :class:`NotPossible`."""
+    """Insert a region before each backward. Raises :class:`NotPossible`."""
     backwards = [found for it in sources.sites("backward") for found in [backward_of(sources, it)]]
     if not backwards:
         raise NotPossible("No line was seen that calls backward.")
@@ -39,19 +39,19 @@ def edits_for(sources: Sources, change: ForwardRegion) -> Edits:
     missed = [(code, call) for code, call in forwards if call not in covered]
     if missed:
         code, call = missed[0]
-        raise NotPossible(f"The forward in line {call.lineno} of {code.path.name} leads to no backward that was seen.")
+        raise NotPossible(f"The forward in line {call.lineno} of {code.path.name} leads to no observed backward.")
     return edits
 
 
 def backward_of(sources: Sources, site: CallSite) -> Backward:
-    """The backward at a site. Raises :class:`NotPossible` where a library calls it."""
+    """Find the backward at a site. Raises :class:`NotPossible` if a library calls it."""
     code, call = sources.of_site(site, "The backward pass")
     if last_part(call.func) not in ("backward", "manual_backward"):
         raise NotPossible(f"{code.text(call.func)} in line {call.lineno} calls backward inside a library.")
     assert isinstance(call.func, (ast.Attribute, ast.Name))
     loss = call.args[0] if call.args else call.func.value if isinstance(call.func, ast.Attribute) else None
     if loss is None or isinstance(loss, ast.Starred):
-        raise NotPossible(f"What backward is called on in line {call.lineno} cannot be told.")
+        raise NotPossible(f"What backward is called on in line {call.lineno} cannot be determined.")
     return Backward(code, call, _unscaled(loss), code.statement(call))
 
 
@@ -70,7 +70,7 @@ def _forwards(sources: Sources) -> list[tuple[Code, ast.Call]]:
 
 
 def _already(code: Code, node: ast.AST, name: str) -> bool:
-    """Whether the node stands in such a region."""
+    """Whether the node is in such a region."""
     return any(
         isinstance(it, ast.With) and any(name and name in code.text(item.context_expr) for item in it.items)
         for it in code.above(node)
@@ -147,7 +147,7 @@ def _called_from(
 
 
 def _last_binding(code: Code, block: Sequence[ast.stmt], stop: int, backward: Backward) -> int:
-    """The last statement before the backward that gives the loss its value."""
+    """The last statement before the backward that assigns the loss."""
     wanted = names_read(backward.loss)
     for position in range(stop - 1, -1, -1):
         nodes = [block[position], *code.within(block[position])]
@@ -155,7 +155,7 @@ def _last_binding(code: Code, block: Sequence[ast.stmt], stop: int, backward: Ba
         bound |= {_base(it) for it in nodes if isinstance(it, (ast.Attribute, ast.Subscript)) and _stores(it)}
         if bound & wanted:
             return position
-    raise NotPossible(f"Where the loss of line {backward.call.lineno} is computed cannot be told.")
+    raise NotPossible(f"Where the loss of line {backward.call.lineno} is computed cannot be determined.")
 
 
 def _base(node: ast.AST) -> str:
@@ -169,7 +169,7 @@ def _stores(node: ast.Attribute | ast.Subscript) -> bool:
 
 
 def _check_run(sources: Sources, code: Code, run: Sequence[ast.stmt]) -> None:
-    """Raises :class:`NotPossible` where the statements hold another backward or an update."""
+    """Raise :class:`NotPossible` if the statements contain another backward or an update."""
     for role in ("backward", "step"):
         for site in sources.sites(role):
             if site.file == str(code.path) and code.part_of(run, code.call_at(site)) is not None:
@@ -177,13 +177,13 @@ def _check_run(sources: Sources, code: Code, run: Sequence[ast.stmt]) -> None:
 
 
 def _is_region(code: Code, run: Sequence[ast.stmt], name: str) -> bool:
-    """Whether the run is nothing but such a region."""
+    """Whether the statements are just such a region."""
     regions = [it for it in run if isinstance(it, ast.With)]
     return any(name and name in code.text(item.context_expr) for it in regions for item in it.items)
 
 
 def _split(backward: Backward, context: NewCode) -> Edits:
-    """``criterion(model(x), y).backward()``: the loss is computed in a statement of its own."""
+    """``criterion(model(x), y).backward()``: move the loss to a separate statement."""
     code, statement = backward.code, backward.statement
     if not isinstance(statement, ast.Expr) or statement.value is not backward.call:
         raise NotPossible(f"Forward and backward in line {backward.call.lineno} are parts of one expression.")

@@ -1,4 +1,4 @@
-"""A gradient scaler for float16: made once, around backward, before clipping, and in place of the step."""
+"""Add a gradient scaler for float16: its creation, backward, unscaling before clipping, and the step."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MAKER = "torch.amp.GradScaler"
 
 
 def edits_for(sources: Sources, change: ScaledLoss) -> Edits:
-    """All that scaling takes. Raises :class:`NotPossible`."""
+    """Make all edits for scaling. Raises :class:`NotPossible`."""
     if sources.facts.grad_scaler:
-        raise NotPossible("The script scales its loss itself.")
+        raise NotPossible("The script already scales its loss.")
     backwards = [backward_of(sources, it) for it in sources.sites("backward")]
     steps = [sources.of_site(it, "The optimizer's step") for it in sources.sites("step")]
     if not backwards or len(steps) != 1:
-        raise NotPossible("Scaling by source is left alone unless one line steps one optimizer.")
+        raise NotPossible("The patch can add a scaler only if one line steps one optimizer.")
     code, step = steps[0]
     if any(it.code is not code for it in backwards):
         raise NotPossible("Backward and step are called in different files.")
@@ -47,7 +47,7 @@ def edits_for(sources: Sources, change: ScaledLoss) -> Edits:
 
 
 def _with_scaler(call: str) -> NewCode:
-    """A call of the scaler, whose arguments are known at the place: they stand there already."""
+    """A call of the scaler, whose arguments are bound there: they are already in the code."""
     there = names_read(ast.parse(call, mode="eval"))
     return NewCode(f"{NAME}.{call}", knows=(NAME, *sorted(there)))
 
@@ -57,7 +57,7 @@ def _optimizer_of(code: Code, step: ast.Call) -> str:
     statement = code.statement(step)
     alone = isinstance(statement, ast.Expr) and statement.value is step and not step.args and not step.keywords
     if not alone or not isinstance(step.func, ast.Attribute) or step.func.attr != "step":
-        raise NotPossible(f"The step in line {step.lineno} is no plain `optimizer.step()`.")
+        raise NotPossible(f"The step in line {step.lineno} is not a plain `optimizer.step()`.")
     return code.text(step.func.value)
 
 

@@ -1,4 +1,4 @@
-"""Statements below the imports of the script."""
+"""Insert statements below the imports of the script."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hotlap.source.patch.code import Edits, NotPossible, Sources
 
 
 def edits_for(sources: Sources, change: TopStatement) -> Edits:
-    """Into the file that is run. Raises :class:`NotPossible` where that is not known."""
+    """Edit the script's file. Raises :class:`NotPossible` if it is unknown."""
     if sources.script is None:
-        raise NotPossible("Which file is the script cannot be told.")
+        raise NotPossible("The script's file is unknown.")
     code = sources.code(sources.script)
     return [(code.path, InsertAtTop(NewCode(change.code, change.needs)))]

@@ -1,5 +1,5 @@
-"""Arguments of a call set where a person would set them: at the call, in the dictionary that it is given, in the
-default of the command line's option, in the constant or the class that it is read from."""
+"""Set arguments of a call where a person would: at the call, in the dictionary passed to it, in the default of the
+command-line option, in the constant or the class that it is read from."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def set_arguments(
     positions: Mapping[str, int],
     spared: Sequence[ast.Call] = (),
 ) -> Edits:
-    """Edits that give the call these arguments, and none of the ``spared`` calls, which may read the same settings.
+    """Edits that set these arguments of the call, but not of the ``spared`` calls, which may read the same settings.
 
     Raises :class:`NotPossible`.
     """
@@ -54,7 +54,7 @@ def set_arguments(
 
 
 def _is_shared(code: Code, given: ast.expr, spared: Sequence[ast.Call]) -> bool:
-    """Whether one of the calls is given the same name or setting."""
+    """Whether one of the calls gets the same name or setting."""
     if isinstance(given, ast.Constant):
         return False
     text = code.text(given)
@@ -62,7 +62,7 @@ def _is_shared(code: Code, given: ast.expr, spared: Sequence[ast.Call]) -> bool:
 
 
 def remove_argument(code: Code, call: ast.Call, name: str, positions: Mapping[str, int]) -> Edits:
-    """Edits that take the argument from the call, where it is given. Raises :class:`NotPossible`."""
+    """Edits that remove the argument from the call, if it is passed. Raises :class:`NotPossible`."""
     given = keyword_of(call, name) or (_by_position(call, positions[name]) if name in positions else None)
     if given is not None:
         return [(code.path, RemoveKeyword(Span.of(call), name, positions.get(name)))]
@@ -77,9 +77,9 @@ def remove_argument(code: Code, call: ast.Call, name: str, positions: Mapping[st
 
 
 def set_value(sources: Sources, code: Code, given: ast.expr, value: Value, name: str, depth: int = 0) -> Edits:
-    """Edits after which this expression has the value, at the place where it comes from."""
+    """Edits that give this expression the value, at its origin."""
     if depth > _DEEPEST:
-        raise NotPossible(f"Where {name} comes from is too far away to follow.")
+        raise NotPossible(f"The origin of {name} is too many steps away to follow.")
     if isinstance(given, ast.Name):
         return _set_name(sources, code, given, value, name, depth)
     if isinstance(given, ast.Attribute):
@@ -109,10 +109,10 @@ def _by_position(call: ast.Call, position: int) -> ast.expr | None:
 def _in_unpacked(
     sources: Sources, code: Code, call: ast.Call, values: Mapping[str, Value], spared: Sequence[ast.Call]
 ) -> Edits:
-    """Into the dictionary where it is written down for this purpose alone, else into a copy of it at the call."""
+    """Edit the dictionary if only this call uses it, else a copy of it at the call."""
     unpacked = [it.value for it in call.keywords if it.arg is None]
     if len(unpacked) != 1:
-        raise NotPossible(f"{code.text(call.func)} is given several dictionaries by **.")
+        raise NotPossible(f"{code.text(call.func)} gets several dictionaries by **.")
     written = _dictionary(code, unpacked[0]) if isinstance(unpacked[0], ast.Name) else None
     if written is None or _is_shared(code, unpacked[0], spared):
         pairs = ", ".join(f'"{name}": {value!r}' for name, value in values.items())
@@ -138,8 +138,7 @@ def _entries(sources: Sources, code: Code, written: ast.expr, values: Mapping[st
 
 
 def _dictionary(code: Code, name: ast.Name) -> ast.expr | None:
-    """The display or ``dict()`` call that the name stands for, when nothing but loaders are given it and nothing else
-    changes it."""
+    """The display or ``dict()`` call that the name is bound to, if only loaders get it and nothing else changes it."""
     bound = definitions.value_here(code, name)
     is_call = isinstance(bound, ast.Call) and last_part(bound.func) == "dict" and not bound.args
     if not isinstance(bound, ast.Dict) and not is_call:
@@ -182,7 +181,7 @@ def _set_name(sources: Sources, code: Code, given: ast.Name, value: Value, name:
     found = definitions.value_of(sources, code, given)
     if found is None:
         raise NotPossible(
-            f"{name} is read from {given.id}, and where that gets its value cannot be told from the file."
+            f"{name} is read from {given.id}, and where that gets its value cannot be determined from the file."
         )
     return set_value(sources, found.code, found.node, value, name, depth + 1)
 
@@ -196,7 +195,7 @@ def _set_parameter(
     name: str,
     depth: int,
 ) -> Edits:
-    """Where the function's one caller says it, or else in the parameter's default."""
+    """Edit the argument of the function's only caller, or else the parameter's default."""
     positional = [it.arg for it in (*function.args.posonlyargs, *function.args.args)]
     calls = [it for it in code.of(ast.Call) if last_part(it.func) == function.name]
     passed: list[ast.expr] = []
@@ -266,7 +265,7 @@ def _binds(statement: ast.Assign | ast.AnnAssign, name: str) -> bool:
 
 
 def _passed_to_any_call(code: Code, name: str) -> bool:
-    """Whether some call or assignment gives the attribute another value than its class does."""
+    """Whether some call or assignment overrides the class's value of the attribute."""
     keywords = code.of(ast.keyword)
     stored = code.of(ast.Attribute)
     written = any(it.attr == name and isinstance(it.ctx, ast.Store) for it in stored)
@@ -284,7 +283,7 @@ def _set_option(sources: Sources, code: Code, option: ast.Call, value: Value, na
         if any(it == word or it.startswith(f"{word}=") for it in sources.arguments):
             raise NotPossible(f"{name} is set by {word} on the command line: say {word} {value} there.")
     if not words[0].startswith("-") or keyword_of(option, "action") is not None:
-        raise NotPossible(f"{name} is set by {words[0]} on the command line, which has no default to change.")
+        raise NotPossible(f"{name} is set by {words[0]} on the command line, which has no default to edit.")
     default = keyword_of(option, "default")
     if default is None or isinstance(default, ast.Constant):
         return [(code.path, SetKeyword(Span.of(option), "default", NewCode(repr(value))))]

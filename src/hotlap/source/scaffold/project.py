@@ -59,13 +59,13 @@ def _check_name(directory: Path) -> None:
         )
     if directory.suffix == ".py" and not directory.is_dir():
         raise UsageError(
-            f"{name!r} is the name of a script, and a folder is wanted.",
+            f"{name!r} is the name of a script, and a folder is needed.",
             remedy=f"Name the folder: `hotlap new {directory.with_suffix('')}` writes train.py into it.",
         )
     # An existing part of the path that is a file would only be noticed after other parts were made.
     for part in (directory, *directory.parents):
         if os.path.lexists(part) and not part.is_dir():
-            raise UsageError(f"{part} is no folder.", remedy="Name a folder, or one that does not exist yet.")
+            raise UsageError(f"{part} is not a folder.", remedy="Name a folder, or one that does not exist yet.")
 
 
 def _write(path: Path, text: str, force: bool) -> None:
