@@ -1,0 +1,130 @@
+"""Out of memory wherever a script may meet it: an outcome with its batch size, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hotlap.experiment.options import BatchChoices, Options
+from hotlap.procedures.batch.search import search_batch
+from hotlap.records import (
+    Assignment,
+    GuardMemory,
+    LargestSamples,
+    LaunchRequest,
+    OutOfMemory,
+    ResizeBatches,
+    Run,
+    Stopped,
+    WatchFailedPasses,
+    WatchMemory,
+    Workload,
+)
+from hotlap.trial.local import LocalExecutor
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+PLACE = "{place}"
+TOO_MUCH = 1 << 46  # elements: more bytes than a process has addresses
+
+def full(place, samples):
+    if place == PLACE and samples > {fits}:
+        torch.empty(TOO_MUCH)
+
+class Rows(Dataset):
+    def __len__(self):
+        return 640
+    def __getitem__(self, index):
+        return torch.ones(4)
+
+def collate(rows):
+    full("worker", len(rows))
+    return torch.stack(rows)
+
+net = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), 1e-3)
+loader = DataLoader(Rows(), batch_size=4, collate_fn=collate, num_workers={workers})
+step = 0
+for epoch in range(1000):
+    for batch in loader:
+        step += 1
+        if step == 200:
+            full("step 200", len(batch))
+        optimizer.zero_grad()
+        net(batch).square().mean().backward()
+        optimizer.step()
+    net.eval()
+    with torch.no_grad():
+        net(batch)
+        full("evaluation", len(batch))
+    net.train()
+"""
+STEPS = 300
+GUARDS = (LargestSamples(), WatchFailedPasses(), WatchMemory(), GuardMemory(headroom=0.001))
+
+Launch = Callable[[str, int], Run]
+
+
+def workload_of(folder: Path, place: str) -> Workload:
+    folder.mkdir(exist_ok=True)
+    text = SCRIPT.format(place=place, fits=8, workers=1 if place == "worker" else 0)
+    (folder / "train.py").write_text(text, encoding="utf-8")
+    return Workload(kind="script", target="train.py", directory=str(folder), python=sys.executable)
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Launch:
+    def run(place: str, size: int) -> Run:
+        workload = workload_of(tmp_path / "project", place)
+        asked = (ResizeBatches(own=4, size=size), *GUARDS)
+        assignment = Assignment(workload=workload, instruments=asked, startup_limit_seconds=120.0)
+        return LocalExecutor(tmp_path / "runs").launch(LaunchRequest(assignment=assignment, steps=STEPS))
+
+    return run
+
+
+def surroundings(folder: Path) -> tuple[object, ...]:
+    """What a launch may not change: the project's files, shared memory, open descriptors, settings of this process."""
+    return (
+        {it.name: it.read_bytes() for it in folder.rglob("*") if it.is_file()},
+        sorted(it.name for it in Path("/dev/shm").iterdir()),
+        len(os.listdir("/proc/self/fd")),  # noqa: PTH208
+        Path("/proc/self/oom_score_adj").read_text(),
+        dict(os.environ),
+    )
+
+
+@pytest.mark.parametrize(("place", "earliest"), [("worker", 0), ("evaluation", 30), ("step 200", 199)])
+def test_each_is_an_outcome_of_its_batch_size_alone(launch: Launch, place: str, earliest: int) -> None:
+    fits = launch(place, 8)
+    assert isinstance(fits.ending, Stopped), fits.ending
+    full = launch(place, 16)
+    assert isinstance(full.ending, OutOfMemory), full.ending
+    assert "allocate memory" in full.ending.error.lower() and full.ending.steps_done >= earliest
+
+
+def test_ten_in_a_row_leave_nothing_behind(launch: Launch, tmp_path: Path) -> None:
+    """That no process is left, the folder's own fixture looks for after each test."""
+    launch("worker", 16)
+    before = surroundings(tmp_path / "project")
+    for _ in range(10):
+        assert isinstance(launch("worker", 16).ending, OutOfMemory)
+    assert surroundings(tmp_path / "project") == before
+
+
+def test_a_search_names_the_batch_size_that_ran_out_in_a_worker(tmp_path: Path) -> None:
+    workload = workload_of(tmp_path / "project", "worker")
+    options = Options(budget_seconds=240.0, batch=BatchChoices(headroom=0.001))
+    search = search_batch(workload, options, LocalExecutor(tmp_path / "runs")).batch_search
+    assert search is not None
+    failed = {it.batch_size: it for it in search.rates if it.out_of_memory}
+    assert 16 in failed and "allocate memory" in failed[16].error.lower()
+    assert search.bound_by == "memory" and search.largest_fitting == 8
