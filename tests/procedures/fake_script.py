@@ -108,6 +108,8 @@ class FakeScript:
     """From this scale on it crashes."""
     fixed_share: float = 0.5
     largest_scale: float = 100.0
+    largest_timed_scale: float = math.inf
+    """Beyond this scale it runs out of memory in timing, which is longer than a probe."""
     resizable: bool = True
     growth_bytes: int = 0
     """So much more memory is in use after each step, times the scale."""
@@ -344,6 +346,9 @@ class FakeExecutor(OneSlot):
                 return TimedOut(limit_seconds=arm.block_limit_seconds, during="warm-up"), 3
             if fails == "memory":
                 return OutOfMemory(error="planted"), 0
+        probed = arm.instrument(WatchMemory) is not None
+        if scale_of(arm) > (self.script.largest_scale if probed else self.script.largest_timed_scale):
+            return OutOfMemory(error="planted"), 0
         if scale_of(arm) > self.script.largest_scale:
             return OutOfMemory(error="planted"), 0
         if scale_of(arm) >= self.script.breaks_at:

@@ -60,6 +60,13 @@ def test_out_of_memory_is_an_outcome_with_its_size_and_the_search_narrows_below_
     assert all("planted" in it.error for it in search.rates if it.out_of_memory)
 
 
+def test_out_of_memory_after_the_probe_is_an_outcome_with_its_size_too() -> None:
+    search = found(largest_timed_scale=3.0, fixed_share=0.9)
+    rates = {it.batch_size: it for it in search.rates}
+    assert rates[32].out_of_memory and "planted" in rates[32].error
+    assert search.bound_by == "memory" and 16 <= search.largest_fitting <= 24
+
+
 def test_what_leaves_no_headroom_counts_as_out_of_memory() -> None:
     search = found(peak_bytes=1_000_000_000, memory_bytes=4_200_000_000, fixed_share=0.8)
     rates = {it.batch_size: it for it in search.rates}

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.experiment.options import BatchChoices, Options
-from hotlap.procedures.batch.search import search_batch
 from hotlap.records import (
     Assignment,
     GuardMemory,
@@ -118,14 +116,3 @@ def test_ten_in_a_row_leave_nothing_behind(launch: Launch, tmp_path: Path) -> No
     for _ in range(10):
         assert isinstance(launch("worker", 16).ending, OutOfMemory)
     assert surroundings(tmp_path / "project") == before
-
-
-def test_a_search_names_the_batch_size_that_ran_out_after_its_probe(tmp_path: Path) -> None:
-    """A probe ends before step 200: the timing meets it there."""
-    workload = workload_of(tmp_path / "project", "step 200")
-    options = Options(budget_seconds=240.0, batch=BatchChoices(headroom=0.001, most=16))
-    search = search_batch(workload, options, LocalExecutor(tmp_path / "runs")).batch_search
-    assert search is not None
-    failed = {it.batch_size: it for it in search.rates if it.out_of_memory}
-    assert 16 in failed and "memory" in failed[16].error.lower(), search
-    assert search.bound_by == "memory" and search.largest_fitting >= 8
