@@ -1,1 +1,1 @@
-"""Bad patterns of training code that can be seen without running it: one file each, and the engine that asks them."""
+"""Lint training code without running it: one file per rule, and the engine that runs the rules."""

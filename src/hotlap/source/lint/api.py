@@ -1,4 +1,4 @@
-"""What a lint rule's file must offer, and the look into the folder that finds them all.
+"""The interface of a lint rule's file, and how the folder's rules are found.
 
 One file is one rule, named after the bad pattern: ``rules/item_in_hot_loop.py`` is the rule ``item-in-hot-loop``. Its
 docstring is its page, its members are the fields of :class:`Rule`; nothing is registered anywhere else.
@@ -23,8 +23,8 @@ from hotlap.source.lint.context import Context
 from hotlap.source.lint.model.training import HotPlace
 
 FixSafety: TypeAlias = Literal["safe", "unsafe", "shown", "none"]
-"""``safe``: what the program computes stays the same. ``unsafe``: it should, but that cannot be seen from the source,
-or comments may move. ``shown``: only ever shown, never written. ``none``: there is no fix."""
+"""``safe``: the program produces the same results. ``unsafe``: it should, but the source does not prove it, or comments
+may move. ``shown``: displayed, never written. ``none``: there is no fix."""
 
 GROUPS = {
     "1": "Data: reading, transforming and feeding batches",
@@ -40,7 +40,7 @@ GROUPS = {
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """Another place that belongs to a violation, and what is there; ``file`` where it is another file's."""
+    """Another place related to a violation, with a note; ``file`` if it is in another file."""
 
     node: ast.AST
     message: str
@@ -54,10 +54,10 @@ def called_from(place: HotPlace) -> tuple[Related, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One hit. ``message`` is one sentence about this very place; ``related`` are other places that explain it.
+    """One violation. ``message`` is one sentence about this place; ``related`` are other places that explain it.
 
-    ``edits`` put it right, all of them or none; empty where nothing can be done here. ``safety`` grades them lower than
-    the rule itself does, where this place asks for it.
+    ``edits`` fix it, all of them or none; empty if there is no fix here. ``safety`` overrides the rule's grade with a
+    lower one for this place.
     """
 
     node: ast.AST
@@ -72,13 +72,13 @@ Check: TypeAlias = Callable[[Context], Iterable[Violation]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One bad pattern that can be seen in the source.
+    """One bad pattern that is visible in the source.
 
-    ``bad`` and ``good`` are sources, by what they show, on which it must and must not fire. ``fixed`` holds what its
-    edits must make of some of ``bad``. ``measured`` is a sentence about what the pattern costs, from the committed
-    benchmark that measured it; empty where none did. A rule that looks ``across_files`` reports what is in this file
-    and edits nothing else, but names, callers and training loops are then those of the project around it; others see
-    the file alone, since what they miss in it may be elsewhere.
+    ``bad`` and ``good`` are sources, by title, on which it must and must not fire. ``fixed`` holds what its edits must
+    make of some of ``bad``. ``measured`` is a sentence about what the pattern costs, from the committed benchmark that
+    measured it; empty if none did. A rule that looks ``across_files`` reports what is in this file and edits nothing
+    else, but names, callers and training loops are then those of the project around it; other rules see the file alone,
+    since a definition that it lacks may be elsewhere.
     """
 
     code: str
@@ -95,7 +95,7 @@ class Rule:
 
     @property
     def group(self) -> str:
-        """What kind of rule it is, by the first digit of its code."""
+        """The rule's category, by the first digit of its code."""
         return GROUPS[self.code[2]]
 
 
@@ -123,7 +123,7 @@ def all_rules() -> Mapping[str, Rule]:
 
 
 def build(module: ModuleType) -> Rule:
-    """The rule that a file describes. Raises :class:`LintError` where something is missing or of a wrong shape."""
+    """Load the rule of a file. Raises :class:`LintError` if a member is missing or invalid."""
     name = module.__name__.rpartition(".")[2].replace("_", "-")
     wrong = _what_is_wrong(module)
     if wrong:

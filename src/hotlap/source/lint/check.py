@@ -1,4 +1,4 @@
-"""Checking one source text: parse it, ask every rule."""
+"""Check one source text: parse it, run every rule."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Surroundings(Protocol):
     """The files of the project around one file."""
 
     def join(self, context: Context) -> Context:
-        """The file joined with those around it; the same where there are none."""
+        """Join the file with those around it; the file itself if there are none."""
 
     def file_of(self, module: ast.Module) -> str:
         """The name of the file around it that a module was read from."""
 
 
 def may_train(source: bytes) -> bool:
-    """Whether a source mentions any package that trains with torch at all; nearly free, and right when it says no."""
+    """Whether a source mentions a package that trains with torch: cheap, without false negatives."""
     return _MENTIONS.search(source) is not None
 
 
@@ -66,7 +66,7 @@ def parsed(text: str) -> ast.Module:
 
 
 def check(text: str, rules: Iterable[Rule], surroundings: Surroundings | None = None) -> tuple[Context, list[Hit]]:
-    """Everything that the rules find, in source order; nothing in a file that imports no torch.
+    """Run the rules, and return violations in source order; none for a file that does not import torch.
 
     With ``surroundings`` the rules that look across files see the file joined with others of its project, and find what
     is in it even where only those import torch. Raises :class:`Unreadable` for a source that cannot be parsed or is

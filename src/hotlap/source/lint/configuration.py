@@ -1,4 +1,4 @@
-"""The table ``[tool.hotlap.lint]`` of a pyproject.toml: which rules, which files.
+"""The table ``[tool.hotlap.lint]`` of a pyproject.toml: selected rules and excluded files.
 
 [tool.hotlap.lint]
 select = ["HL"]                    # codes or their beginnings, or rules' names; all by default
@@ -38,7 +38,7 @@ _WITHDRAWN = (
         "`hotlap tune` measures what they cost in a script.",
     ),
 )
-"""Rules that there are no more: code, name, and why. Configurations may go on naming them."""
+"""Removed rules: code, name, and why. Configurations may still name them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ class Configuration:
         return any(_matches(path, self.root, it) for it in self.exclude)
 
     def ignored_in(self, path: Path) -> frozenset[str]:
-        """The codes that are not asked in one file."""
+        """The codes that are ignored in one file."""
         selectors = [it for pattern, codes in self.per_file_ignores.items() if _matches(path, self.root, pattern)
                      for it in codes]  # fmt: skip
         return frozenset(code for it in selectors for code in codes_of(it))
 
 
 def configuration_for(folder: Path) -> Configuration:
-    """That of the nearest pyproject.toml in or above a folder. Raises :class:`LintError` for a table that is wrong."""
+    """Read the nearest pyproject.toml in or above a folder. Raises :class:`LintError` for an invalid table."""
     folder = folder.resolve()
     for above in (folder, *folder.parents):
         file = above / "pyproject.toml"
@@ -73,7 +73,7 @@ def configuration_for(folder: Path) -> Configuration:
 
 
 def chosen_rules(select: Iterable[str], ignore: Iterable[str]) -> Sequence[Rule]:
-    """The rules that are selected (all, where nothing is) less the ignored ones. Raises :class:`LintError`."""
+    """The selected rules (by default all) without the ignored ones. Raises :class:`LintError`."""
     selected = list(select)
     wanted = {code for it in selected for code in codes_of(it)} if selected else set(all_rules())
     unwanted = {code for it in ignore for code in codes_of(it)}
@@ -81,7 +81,7 @@ def chosen_rules(select: Iterable[str], ignore: Iterable[str]) -> Sequence[Rule]
 
 
 def withdrawn(selector: str) -> str:
-    """Why there is no longer a rule of this code or name; empty where there is one, or never was."""
+    """Why the rule of this code or name was removed; empty if it exists or never did."""
     text = selector.strip()
     return next((why for code, name, why in _WITHDRAWN if text.upper() == code or text.lower() == name), "")
 
@@ -89,7 +89,7 @@ def withdrawn(selector: str) -> str:
 def codes_of(selector: str) -> frozenset[str]:
     """The codes that a selector means: ``HL201``, ``HL2``, ``HL``, or a rule's name; none for a withdrawn rule.
 
-    Raises :class:`LintError` for what never was a rule.
+    Raises :class:`LintError` for an unknown rule.
     """
     rules = all_rules()
     text = selector.strip()

@@ -1,6 +1,6 @@
-"""What a rule is given: one file's tree and everything that is known about it, and about the project around it.
+"""The input of a rule: one file's tree and everything known about it and the project around it.
 
-All answers are computed once per file, when the first rule asks. The file is never imported or run.
+Everything is computed once per file, on first use. The file is never imported or run.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from hotlap.source.lint.model.updates import Updates
 TRAINING_PACKAGES = frozenset(
     {"torch", "torchvision", "torchaudio", "lightning", "pytorch_lightning", "lightning_fabric", "accelerate"}
 )
-"""Packages whose import makes a file one to look at; files that import none of them are silent."""
+"""Packages whose import makes rules check a file; files that import none of them have no violations."""
 _ACCELERATOR_METHODS = ("cuda", "to", "xpu", "npu", "prepare", "setup")
 
 
 class Context:
-    """One file, as rules see it. The parts that a rule asks most often have a method here.
+    """One file, as rules see it. Frequent queries have a method here.
 
     Rules that look across files are given a context that is joined with other files of the project: what is listed
     (``calls``, ``methods``, ``tree.of``) is of this file; names, kinds, callers and training loops are those of all.
@@ -53,7 +53,7 @@ class Context:
         made.names = self.names.joined(made.tree, [it.names for it in others], links)
         return made
 
-    # -- the parts of the model, each made when it is first asked for -----------------------------
+    # -- the parts of the model, each made on first use ------------- -----------------------------
 
     @cached_property
     def call_graph(self) -> Calls:
@@ -100,7 +100,7 @@ class Context:
 
     @cached_property
     def datasets(self) -> Datasets:
-        """What data sets do for a sample."""
+        """The work of data sets per sample."""
         return Datasets(self.tree, self.names, self.call_graph)
 
     @cached_property
@@ -110,7 +110,7 @@ class Context:
 
     @cached_property
     def updates(self) -> Updates:
-        """Steps of optimizers, and what is done to gradients."""
+        """Steps of optimizers, and changes of gradients."""
         return Updates(self.tree, self.names, self.call_graph, self.kinds, self.training)
 
     # -- names and calls --------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Context:
             yield from (it for it in self.call_graph.named(name) if self.qualified_name(it.func) == name)
 
     def methods(self, *attributes: str) -> Iterator[tuple[ast.Call, ast.Attribute]]:
-        """The calls ``x.name(...)`` by the last name, whatever x is, each with its ``x.name``."""
+        """The calls ``x.name(...)`` by the last name, for any x, each with its ``x.name``."""
         return self.call_graph.methods(*attributes)
 
     def callee(self, call: ast.Call) -> Function | None:
@@ -144,7 +144,8 @@ class Context:
     # -- values -----------------------------------------------------------------------------------
 
     def argument(self, call: ast.Call, name: str, position: int | None = None) -> Argument:
-        """What a call gives to a parameter: by name, at ``position`` (from 0), or through a known ``**`` dictionary."""
+        """The argument that a call passes to a parameter: by name, at ``position`` (from 0), or through a known ``**``
+        dictionary."""
         return self.arguments.argument(call, name, position)
 
     def value(self, expression: ast.expr | None) -> ast.expr | None:
@@ -156,11 +157,11 @@ class Context:
         return self.arguments.constant(expression)
 
     def origins(self, expression: ast.expr | None) -> tuple[ast.Call, ...]:
-        """The calls that may have given a value, through names, attributes, parameters, wrappers and ``.to()``."""
+        """The calls that may have returned a value, through names, attributes, parameters, wrappers and ``.to()``."""
         return self._origins.of(expression)
 
     def kind(self, expression: ast.expr | None) -> Kind | None:
-        """What kind of thing an expression is; None where it is not known."""
+        """The kind of an expression's value; None if unknown."""
         return self.kinds.kind(expression)
 
     def is_tensor(self, expression: ast.expr | None) -> bool:
@@ -168,12 +169,12 @@ class Context:
         return self.kinds.is_tensor(expression)
 
     def place(self, expression: ast.expr | None) -> Place | None:
-        """Where a tensor is known to lie: ``host``, ``device``, or None for unknown."""
+        """Where a tensor is: ``host``, ``device``, or None for unknown."""
         return self._places.place(expression)
 
     @cached_property
     def uses_accelerator(self) -> bool:
-        """Whether anything in the file moves to a device; where nothing does, nothing waits for one."""
+        """Whether anything in the file moves to a device; otherwise nothing waits for one."""
         if self._alone is not None:
             return any(it.uses_accelerator for it in (self._alone, *self._others))
         moves = (it.args[0] if it.args else None for it, _ in self.methods(*_ACCELERATOR_METHODS))
@@ -184,7 +185,7 @@ class Context:
             return True
         return any(True for _ in self.call_graph.classes_everywhere(*known.LIGHTNING_MODULES, *known.TRAINERS))
 
-    # -- where a node stands ----------------------------------------------------------------------
+    # -- the place of a node ----------------------------------------------------------------------
 
     @property
     def training_loops(self) -> Sequence[TrainingLoop]:
@@ -205,7 +206,7 @@ class Context:
         return self.tree.loops(node)
 
     def withs(self, node: ast.AST) -> Iterator[ast.expr]:
-        """What the ``with`` statements around a node have entered, innermost first, within its function."""
+        """The context managers of the ``with`` statements around a node, innermost first, within its function."""
         child = node
         for above in self.tree.ancestors(node):
             if isinstance(above, (ast.With, ast.AsyncWith)) and child in above.body:

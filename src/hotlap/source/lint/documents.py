@@ -1,4 +1,4 @@
-"""Files as the engine sees them: one text of Python, and the way back from it to the file.
+"""Files as the engine sees them: one Python text, and its mapping back to the file.
 
 A script is its own text. A notebook's code cells are put together in order (:mod:`hotlap.source.lint.notebooks`).
 """
@@ -18,7 +18,7 @@ from hotlap.source.lint.check import Unreadable
 
 LARGEST_SCRIPT_BYTES = 5_000_000
 LARGEST_NOTEBOOK_BYTES = 100_000_000
-"""Notebooks carry their pictures; the code within is bounded as that of a script is."""
+"""The limit for notebooks, which contain pictures; their code has the limit of scripts."""
 
 
 class Document(Protocol):
@@ -30,11 +30,11 @@ class Document(Protocol):
         """The notebook's cell, if any, and the line within it, both from 1, for a line of the text."""
 
     def rewritten(self, text: str) -> bytes:
-        """The whole file with another text. Raises :class:`Unreadable` where that cannot be put back."""
+        """The file with another text. Raises :class:`Unreadable` if it cannot be mapped back."""
 
 
 class Script:
-    """A Python file. Its encoding, byte order mark and line ends stay what they are."""
+    """A Python file. Its encoding, byte order mark and line ends are preserved."""
 
     def __init__(self, source: bytes) -> None:
         self._mark = source.startswith(codecs.BOM_UTF8)
@@ -45,9 +45,9 @@ class Script:
         except (SyntaxError, LookupError) as error:
             raise Unreadable(f"Its encoding is unknown: {error}.") from None
         except UnicodeDecodeError as error:
-            raise Unreadable(f"It is no {error.encoding} text: byte {error.start} cannot be decoded.") from None
+            raise Unreadable(f"It is not {error.encoding} text: byte {error.start} cannot be decoded.") from None
         if "\0" in self.text:
-            raise Unreadable("It holds null bytes, so it is no Python source.")
+            raise Unreadable("It contains null bytes, so it is not Python source.")
 
     def whereabouts(self, line: int) -> tuple[int | None, int]:
         """As in :class:`Document`: a script has no cells."""
@@ -62,7 +62,7 @@ class Script:
 
 
 def read_bounded(path: Path) -> bytes:
-    """A file's bytes. Raises :class:`Unreadable` for what cannot be read, is no file, or is too large."""
+    """Read a file. Raises :class:`Unreadable` if it is unreadable, not a file, or too large."""
     largest = LARGEST_NOTEBOOK_BYTES if path.suffix == ".ipynb" else LARGEST_SCRIPT_BYTES
     try:
         return files.read_bounded(path, largest)
@@ -77,7 +77,7 @@ def read_bounded(path: Path) -> bytes:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put a file in the place of another, at once and with the same permissions. Raises :class:`Unreadable`."""
+    """Replace a file atomically, with the same permissions. Raises :class:`Unreadable`."""
     target = path.resolve()
     try:
         mode = target.stat().st_mode & 0o7777

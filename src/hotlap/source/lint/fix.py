@@ -1,8 +1,7 @@
-"""Fix what the rules found, again and again until nothing changes any more.
+"""Fix violations, in rounds until nothing changes.
 
-Every violation's edits are carried out as a whole or not at all. Of violations that touch the same place one is
-fixed in a round and the others in the next, so that none drops another. A round that would leave a file that cannot be
-parsed is not kept.
+Each violation's edits are applied as a whole or not at all. Of violations that touch the same code one is fixed per
+round, so that no fix drops another. A round whose result cannot be parsed is discarded.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Fixed:
 
 
 def grade(rule: Rule, violation: Violation) -> FixSafety:
-    """How safe this place's edits are; ``none`` where there are none."""
+    """The safety of a violation's edits; ``none`` without edits."""
     if not violation.edits:
         return "none"
     return violation.safety if violation.safety is not None else rule.fix_safety
@@ -36,7 +35,7 @@ def grade(rule: Rule, violation: Violation) -> FixSafety:
 def fix(
     text: str, rules: Sequence[Rule], grades: Collection[FixSafety], surroundings: Surroundings | None = None
 ) -> Fixed:
-    """Carry out all edits of these grades. Raises :class:`Unreadable` for a text that cannot be edited."""
+    """Apply all edits of these grades. Raises :class:`Unreadable` for a text that cannot be edited."""
     from hotlap.source.edits.apply import apply_changes
     from hotlap.source.edits.refusals import CannotEdit
 
@@ -66,7 +65,7 @@ def fix(
 
 
 def visible(text: str, rules: Sequence[Rule], surroundings: Surroundings | None = None) -> list[Hit]:
-    """What the rules find and no comment in the file suppresses. Raises :class:`Unreadable`."""
+    """Run the rules, without violations that comments suppress. Raises :class:`Unreadable`."""
     context, hits = check(text, rules, surroundings)
     if not hits:
         return hits

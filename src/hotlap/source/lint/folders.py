@@ -1,4 +1,4 @@
-"""Which files to check: those that are named, and those below folders that are named."""
+"""Find the files to check: named files, and those below named folders."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LEFT_OUT = frozenset(
         "site-packages",
     }
 )  # fmt: skip
-"""Folders that hold no source of the project; a folder that is itself named is looked into all the same."""
+"""Folders without sources of the project; explicitly named folders are searched anyway."""
 
 
 def files_of(paths: Sequence[Path], configuration: Configuration) -> list[Path]:
-    """Every file once, in order. A file that is named is checked whatever its suffix, and whatever is excluded.
+    """List every file once, in order. Named files are included whatever their suffix and the exclusions.
 
     Raises :class:`LintError` for a path that does not exist.
     """

@@ -1,9 +1,9 @@
-"""Jupyter notebooks as one text of Python, and that text back in its cells.
+"""Convert Jupyter notebooks to one Python text, and that text back to cells.
 
-Code cells are put together in order, each behind a comment that marks where it begins. What only IPython understands
-(``%magic``, ``!command``, ``name?``) is replaced by ``pass`` with a mark, and restored when a fixed text is put back.
-Putting back replaces the ``source`` of the cells that changed within the file's own text, so that the order of keys,
-indentation, outputs and everything else stay as they are.
+Code cells are joined in order, each after a comment that marks its start. IPython syntax (``%magic``, ``!command``,
+``name?``) is replaced by ``pass`` with a mark, and restored when a fixed text is put back. The way back replaces the
+``source`` of changed cells within the file's own text, so that the order of keys, indentation, outputs and everything
+else stay as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CELL = "# hotlap: cell "
 _MAGIC = "hotlap: magic "
 _CELL_LINE = re.compile(rf"^{re.escape(_CELL)}(\d+)$", re.MULTILINE)
 _MAGIC_MARK = re.compile(rf"(?:pass|None)  # {re.escape(_MAGIC)}(\d+)$", re.MULTILINE)
-# Cell magics behind which Python follows; the cells of others are something else.
+# Cell magics that are followed by Python; other cell magics are followed by other languages.
 _PYTHON_CELL_MAGICS = frozenset({"time", "timeit", "capture", "prun", "memit", "mprun", "python", "python3"})
 _MAGIC_LINE = re.compile(r"^(?P<indent>\s*)(?P<magic>(?:[%!?]|\?\?).*|[\w.\[\]'\"]+\?{1,2})\s*$")
 _MAGIC_VALUE = re.compile(r"^(?P<before>\s*[\w.,\s]+=\s*)(?P<magic>[%!][A-Za-z./~$(].*)$")
@@ -39,7 +39,7 @@ class _Cell:
 
 
 class Notebook:
-    """A notebook of format 4, parsed. Raises :class:`Unreadable` for what is none."""
+    """Parse a notebook of format 4. Raises :class:`Unreadable` if it is not one."""
 
     def __init__(self, source: bytes) -> None:
         try:
@@ -62,7 +62,7 @@ class Notebook:
         return number, max(1, line - start)
 
     def rewritten(self, text: str) -> bytes:
-        """The file with another text. Raises :class:`Unreadable` where its cells cannot be told apart any more."""
+        """The file with another text. Raises :class:`Unreadable` if its cells can no longer be separated."""
         sources = self._taken_apart(text)
         raw, shift = self._raw, 0
         for cell, new in zip(self._cells, sources, strict=True):
@@ -83,7 +83,7 @@ class Notebook:
         return "\n".join(lines) + "\n" if lines else ""
 
     def _neutralised(self, source: str) -> list[str]:
-        """The lines of a cell, as many as before, with what is no Python replaced."""
+        """Replace IPython syntax in the lines of a cell, keeping their number."""
         lines = source.split("\n")
         if _parses(source):
             return lines
@@ -136,7 +136,7 @@ def _code_cells(raw: str, cells: list[Any]) -> Iterator[_Cell]:
 
 
 def _sources(raw: str) -> Iterator[tuple[int, int]]:
-    """Where the ``source`` of each cell stands in the text of valid JSON; an empty range for a cell without one."""
+    """Find each cell's ``source`` in the text of valid JSON; an empty range for a cell without one."""
     for key, start, _ in _members(raw, 0):
         if key == "cells":
             for cell_start, _ in _elements(raw, start):
@@ -149,7 +149,7 @@ def _sources(raw: str) -> Iterator[tuple[int, int]]:
 
 
 def _members(raw: str, start: int) -> Iterator[tuple[str, int, int]]:
-    """Key, and from where to where its value stands, for each member of the object at a place of valid JSON."""
+    """Each key, with the range of its value, of the object at a position of valid JSON."""
     decoder = json.JSONDecoder()
     at = _skip(raw, _skip(raw, start) + 1)
     while raw[at] != "}":
@@ -172,14 +172,14 @@ def _elements(raw: str, start: int) -> Iterator[tuple[int, int]]:
 
 
 def _skip(raw: str, at: int) -> int:
-    """The next place that holds no white space."""
+    """The next position that is not white space."""
     match = _SPACE.match(raw, at)
     assert match is not None
     return match.end()
 
 
 def _as_json(source: str, old: str) -> str:
-    """A cell's new source as JSON, laid out as the old one is."""
+    """A cell's new source as JSON, in the layout of the old one."""
     plain = "\\u" not in old
     if not old.startswith("["):
         return json.dumps(source, ensure_ascii=not plain)

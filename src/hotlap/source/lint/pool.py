@@ -1,7 +1,7 @@
-"""Linting many files in several processes.
+"""Lint many files in several processes.
 
-Processes that run anybody else's code start in ``trial/`` alone; these run nothing but the engine itself on one file
-after the other, and all of them have ended when :func:`lint_many` returns.
+Only ``trial/`` starts processes that run foreign code; these run the engine on one file after another, and all have
+ended when :func:`lint_many` returns.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from hotlap.source.lint.records import FileResult, LintReport
 from hotlap.source.lint.run import Options, lint_file, lint_files, report_of
 
 _FEWEST_FILES = 150
-"""With fewer files starting processes takes longer than they save."""
+"""With fewer files, starting processes takes longer than they save."""
 _FILES_AT_ONCE = 16
 _MOST_PROCESSES = 8
 _OBJECTS_BETWEEN_COLLECTIONS = 200_000
 
 _options: Options | None = None
-"""What a worker process was told when it began."""
+"""The arguments that a worker process started with."""
 _parsed = Parsed()
 """The files that a worker process joined with others."""
 
 
 def lint_many(files: Sequence[Path], options: Options, *, processes: int | None = None) -> LintReport:
-    """As :func:`hotlap.source.lint.run.lint_files`, in as many processes as there are cores where that pays.
+    """Do :func:`hotlap.source.lint.run.lint_files`, in a process per core if there are enough files.
 
     Raises :class:`LintError` when one of the processes dies.
     """
     wanted = processes if processes is not None else min(_MOST_PROCESSES, _cores())
     if wanted < 2 or len(files) < (2 if processes is not None else _FEWEST_FILES):
         return lint_files(files, options)
-    # Rules travel as their codes: every process finds them in the folder by itself.
+    # Rules are passed by code: every process loads them from the folder.
     told = replace(options, rules=())
     codes = tuple(it.code for it in options.rules)
     pool = ProcessPoolExecutor(
@@ -68,7 +68,7 @@ def _cores() -> int:
 
 def _begin(options: Options, codes: Sequence[str]) -> None:
     global _options
-    # An interrupt reaches the whole group; whoever started us ends us.
+    # An interrupt reaches the whole group; the parent ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="hotlap-parent", daemon=True).start()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
@@ -76,8 +76,11 @@ def _begin(options: Options, codes: Sequence[str]) -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker that waits for its next file never notices that nobody is left to send one: it holds both ends of that
-    pipe itself. So a thread waits for the parent's end, however that comes."""
+    """End this worker when its parent ends.
+
+    A worker that waits for a file holds both ends of its pipe and so cannot notice it; a thread waits for
+    the parent.
+    """
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,8 +1,8 @@
-"""The project around a file: which of the linted files import which, and those that matter to each.
+"""The project around a file: the import graph of the linted files, and the files relevant to each.
 
 Only files that train, or that are near one that trains in the graph of imports (one imports the other, or a third file
-imports both), are joined with others: the files that they import, those that import them, and one step further. What is
-joined is bounded. Nothing is imported; names are resolved among the linted files and nowhere else.
+imports both), are joined with others: the files that they import, those that import them, and one step further. The
+number and size of joined files are bounded. Nothing is imported; names are resolved only among the linted files.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from hotlap.source.lint.context import Context
 from hotlap.source.lint.documents import Script, read_bounded
 
 _MOST_FILES = 8
-"""Files that one file is joined with."""
+"""The largest number of files that one file is joined with."""
 _MOST_BYTES = 200_000
-"""Their size in all."""
+"""Their largest total size."""
 _MOST_IMPORTERS = 6
-"""Files that import the same one and are looked at; those that train come first."""
+"""The largest number of examined files that import the same one; those that train come first."""
 _DEEPEST = 4
 _KEPT = 96
-"""Parsed files that are kept for the next file."""
+"""The number of parsed files kept for the next file."""
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
@@ -35,9 +35,9 @@ _AT_STAKE = re.compile(
     rb"\.(?:item|tolist|cpu|numpy)\(\)|isnan|isinf|isfinite|empty_cache|synchronize\(|\+= *\w*loss"
     rb"|append\(.*loss|\* *loss|float\(|torch\.compile|print\(|\.to\(|> *loss|loss *>"
 )
-"""What the rules that look across files report, roughly: a file without any of it need not be joined."""
+"""Names that appear in violations across files: a file without any of them need not be joined."""
 _HELPS = re.compile(rb"loss|criterion|model|\bnn\.", re.IGNORECASE)
-"""What a file mentions that may explain another: what its losses and models are."""
+"""Names in a file that may explain another one: those of its losses and models."""
 _TRAINS = re.compile(rb"\.backward\(|def training_step\b|\.manual_backward\(")
 
 
@@ -51,7 +51,7 @@ class _Import:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """What the graph knows of a file."""
+    """The graph's data about a file."""
 
     path: Path
     size: int
@@ -62,7 +62,7 @@ class _File:
 
 
 class Project:
-    """The graph of imports among some files."""
+    """The import graph of some files."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self._shown: dict[Path, Path] = {}
@@ -81,7 +81,7 @@ class Project:
                 self._importers.setdefault(it, []).append(path)
 
     def around(self, file: Path) -> tuple[Path, ...]:
-        """The files that a file is to be joined with, the nearest first; none where nothing near it trains."""
+        """The files to join a file with, the nearest first; none if nothing near it trains."""
         path = file.absolute()
         own = self._files.get(path)
         if own is None or not own.at_stake:
@@ -113,7 +113,7 @@ class Project:
     # -- resolving --------------------------------------------------------------------------------
 
     def _targets(self, path: Path) -> Iterator[Path]:
-        """The files that a file imports, through packages that only pass names on."""
+        """The files that a file imports, through packages that only re-export names."""
         for it in self._files[path].imports:
             yield from (found for found in self._of_import(path, it, _DEEPEST) if found != path)
 
@@ -133,14 +133,14 @@ class Project:
 
 
 class Modules:
-    """Files by the modules that they are, wherever the search for modules may begin."""
+    """Map module names to files, for every possible root of the module search."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self._files = {str(it): it for it in files}
         self._names = {it.parent.name if it.name == "__init__.py" else it.stem for it in self._files.values()}
 
     def file(self, path: Path, module: str) -> Path | None:
-        """The file that a module is, as the file at ``path`` imports it: from the nearest folder that has it."""
+        """The file of a module that the file at ``path`` imports: from the nearest folder that has it."""
         name = module.lstrip(".")
         level = len(module) - len(name)
         parts = name.split(".") if name else []
@@ -161,13 +161,13 @@ class Modules:
 
 
 class Parsed:
-    """Files that were parsed to be joined with others; the last few are kept."""
+    """A cache of the last files parsed for joining."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Path, Context | None] = OrderedDict()
 
     def context(self, path: Path) -> Context | None:
-        """A file by itself; None for one that cannot be read or parsed."""
+        """Parse a file; None if it cannot be read or parsed."""
         if path in self._kept:
             self._kept.move_to_end(path)
             return self._kept[path]
@@ -196,7 +196,7 @@ class Around:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are none."""
+        """Whether there are no surrounding files."""
         return not self._others
 
     def join(self, context: Context) -> Context:

@@ -1,4 +1,4 @@
-"""What linting gives back: frozen records, for whoever shows them."""
+"""The results of linting, as frozen records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hotlap.source.lint.api import FixSafety
 
 
 class LintPlace(Record, frozen=True, kw_only=True):
-    """Where something stands. Lines, columns (in characters) and a notebook's ``cell`` count from 1; the end column is
+    """A place in a file. Lines, columns (in characters) and a notebook's ``cell`` count from 1; the end column is
     the one after the last character."""
 
     line: int
@@ -18,7 +18,7 @@ class LintPlace(Record, frozen=True, kw_only=True):
 
 
 class LintNote(Record, frozen=True, kw_only=True):
-    """Another place that explains a finding; ``file`` where it is in another file."""
+    """Another place that explains a violation; ``file`` if it is in another file."""
 
     place: LintPlace
     message: str
@@ -26,7 +26,7 @@ class LintNote(Record, frozen=True, kw_only=True):
 
 
 class LintFinding(Record, frozen=True, kw_only=True):
-    """One hit of one rule. ``fix`` is how safe the edit that puts it right is; ``none`` where there is none."""
+    """One violation of a rule. ``fix`` is the safety of its fix; ``none`` if there is no fix."""
 
     file: str
     place: LintPlace
@@ -39,7 +39,7 @@ class LintFinding(Record, frozen=True, kw_only=True):
 
 
 class LintProblem(Record, frozen=True, kw_only=True):
-    """A file that could not be checked, or not be fixed, and why."""
+    """Why a file could not be checked or fixed."""
 
     file: str
     what: str
@@ -48,7 +48,7 @@ class LintProblem(Record, frozen=True, kw_only=True):
 
 
 class LintRule(Record, frozen=True, kw_only=True):
-    """What a finding's rule is, for renderings that list rules."""
+    """A violated rule, for renderings that list rules."""
 
     code: str
     name: str
@@ -60,8 +60,8 @@ class LintRule(Record, frozen=True, kw_only=True):
 
 
 class FileResult(Record, frozen=True, kw_only=True):
-    """What became of one file. ``diff`` is the unified diff of its fixes, ``suggested`` that of edits that are
-    only ever shown."""
+    """The result for one file. ``diff`` is the unified diff of its fixes, ``suggested`` that of edits that are only
+    displayed."""
 
     file: str
     findings: tuple[LintFinding, ...] = ()
@@ -72,7 +72,7 @@ class FileResult(Record, frozen=True, kw_only=True):
 
 
 class LintReport(Record, frozen=True, kw_only=True):
-    """All files in order. ``fixed`` counts what was fixed, by code; ``rules`` are those that were run."""
+    """All files in order. ``fixed`` counts fixed violations by code; ``rules`` are those that were run."""
 
     checked_files: int
     findings: tuple[LintFinding, ...] = ()

@@ -1,4 +1,4 @@
-"""Linting files: read, check, fix, and put together what became of them."""
+"""Lint files: read, check, fix, and collect the results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _LONGEST_SOURCE_LINE = 120
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to do. ``grades`` are the fixes to carry out; with ``write`` files are changed, else only a diff is made."""
+    """Options of a run. ``grades`` are the fixes to apply; with ``write`` files are changed, else only a diff is
+    made."""
 
     rules: Sequence[Rule]
     configuration: Configuration = field(default_factory=Configuration)
@@ -40,14 +41,14 @@ class Options:
 
 
 def lint_files(files: Sequence[Path], options: Options) -> LintReport:
-    """Check files one after the other; one that cannot be read is a problem of the report, and the others go on."""
+    """Check files one after another; an unreadable file becomes a problem in the report."""
     project, parsed_files = Project(files), Parsed()
     around = (Around(it, project.around(it), parsed_files) for it in files)
     return report_of((lint_file(it, options, them) for it, them in zip(files, around, strict=True)), options.rules)
 
 
 def lint_file(file: Path, options: Options, around: Around | None = None) -> FileResult:
-    """Check one file, and fix it where that was asked for; ``around`` are the files of its project."""
+    """Check one file, and fix it if requested; ``around`` are the files of its project."""
     name = str(file)
     ignored = options.configuration.ignored_in(file)
     rules = [it for it in options.rules if it.code not in ignored]
@@ -64,9 +65,9 @@ def lint_file(file: Path, options: Options, around: Around | None = None) -> Fil
 def lint_source(
     name: str, source: bytes, rules: Sequence[Rule], options: Options, around: Around | None = None
 ) -> tuple[FileResult, bytes | None]:
-    """Check what a file holds; also the file's new content, where fixes changed it.
+    """Check a file's content; also return the new content if fixes changed it.
 
-    Raises :class:`Unreadable` for what is no Python or notebook.
+    Raises :class:`Unreadable` if it is not Python or a notebook.
     """
     nothing = FileResult(file=name)
     if not may_train(source) and (around is None or around.is_empty):
@@ -88,7 +89,7 @@ def lint_source(
 
 
 def report_of(results: Iterable[FileResult], rules: Sequence[Rule]) -> LintReport:
-    """All files' results as one."""
+    """Merge the results of all files."""
     files = list(results)
     counts: dict[str, int] = {}
     for file in files:
@@ -107,7 +108,7 @@ def report_of(results: Iterable[FileResult], rules: Sequence[Rule]) -> LintRepor
 
 
 def rule_record(rule: Rule) -> LintRule:
-    """A rule as whoever shows it needs it."""
+    """The record of a rule for renderings."""
     return LintRule(
         code=rule.code,
         name=rule.name,
@@ -151,7 +152,7 @@ def _lint_document(
 
 
 def _put_back(document: Document, fixed: Fixed) -> tuple[bytes | None, Document, Sequence[Hit]]:
-    """The file's new content, and the document that it is from now on."""
+    """The file's new content, and its new document."""
     if fixed.text == document.text:
         return None, document, fixed.hits
     content = document.rewritten(fixed.text)
@@ -199,7 +200,7 @@ def _place(node: ast.AST, document: Document, lines: Sequence[str]) -> LintPlace
 
 
 def _characters(lines: Sequence[str], line: int, column: int) -> int:
-    """How many characters so many bytes of a line are."""
+    """Convert a column in bytes to characters."""
     if line > len(lines):
         return column
     text = lines[line - 1]

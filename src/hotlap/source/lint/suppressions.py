@@ -1,7 +1,7 @@
-"""Comments that say: not here. ``# noqa``, ``# noqa: HL101``, ``# hotlap: ignore[HL101]``, ``# hotlap: ignore-file``.
+"""Suppression comments: ``# noqa``, ``# noqa: HL101``, ``# hotlap: ignore[HL101]``, ``# hotlap: ignore-file``.
 
-Only comments count, not strings that look like one. A comment speaks of every line of the statement whose line it is
-on; of a compound statement, such as a loop, that is its head.
+Only comments count, not strings that look like one. A comment applies to every line of its statement; in a compound
+statement, such as a loop, to its head.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Suppressions:
             return
 
     def covers(self, code: str, tree: Tree, node: ast.AST) -> bool:
-        """Whether a comment silences this code at a node."""
+        """Whether a comment suppresses this code at a node."""
         if any(code.startswith(it) for it in self._of_file):
             return True
         if not self._of_lines:
@@ -53,18 +53,18 @@ class Suppressions:
             else:
                 self._of_lines.setdefault(line, set()).update(codes)
         noqa = _NOQA.search(comment)
-        # A colon with something behind it that is no list of codes silences nothing.
+        # A colon followed by anything but a list of codes suppresses nothing.
         if noqa and not noqa["rest"]:
             self._of_lines.setdefault(line, set()).update(_codes(noqa["list"]))
 
 
 def _codes(listed: str | None) -> set[str]:
-    """The codes that are named, those of other tools too; all of ours where none is named."""
+    """The named codes, including other tools'; all of ours if none is named."""
     return {_ALL} if listed is None else {it.upper() for it in _CODE.findall(listed)}
 
 
 def _lines(tree: Tree, node: ast.AST) -> range:
-    """The lines that a comment about a node may stand on."""
+    """The lines on which a comment applies to a node."""
     statement = tree.statement(node) if not isinstance(node, ast.Module) else None
     if statement is None:
         return range(1, 2)

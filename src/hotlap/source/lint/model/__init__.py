@@ -1,1 +1,2 @@
-"""What a file means, computed once and shared by all rules: names, kinds of values, training loops, call arguments."""
+"""The model of a file, computed once and shared by all rules: names, kinds of values, training loops, call
+arguments."""

@@ -1,4 +1,4 @@
-"""What a call is given: by name, by position, or through a dictionary behind ``**``."""
+"""Arguments of a call: by name, by position, or from a dictionary after ``**``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _CHANGES = frozenset({"update", "setdefault", "pop", "popitem", "clear", "__seti
 class Argument:
     """One argument of a call.
 
-    ``unknown`` means that it may or may not be given, or that its value cannot be seen: a rule then stays silent.
-    ``through`` is the entry's place where it is given by a keyword dictionary: the value there, not at the call.
+    ``unknown`` means that it may or may not be passed, or that its value is not visible: rules then stay silent.
+    ``through`` is the entry of a keyword dictionary that passes it: the value is there, not at the call.
     """
 
     state: Literal["given", "absent", "unknown"]
@@ -26,12 +26,12 @@ class Argument:
 
     @property
     def given(self) -> bool:
-        """Whether it is given for sure, with a value that is in the file."""
+        """Whether it is certainly passed, with a value in the file."""
         return self.state == "given"
 
     @property
     def absent(self) -> bool:
-        """Whether it is not given for sure."""
+        """Whether it is certainly not passed."""
         return self.state == "absent"
 
 
@@ -65,7 +65,7 @@ class Arguments:
         return _ABSENT
 
     def has_unknown(self, call: ast.Call) -> bool:
-        """Whether a call takes arguments that cannot be listed: ``*args``, or a ``**kwargs`` that is not known."""
+        """Whether a call has arguments that cannot be listed: ``*args``, or a ``**kwargs`` that is not known."""
         if any(isinstance(it, ast.Starred) for it in call.args):
             return True
         unpacked = [it.value for it in call.keywords if it.arg is None]
@@ -87,7 +87,7 @@ class Arguments:
         return found.value if isinstance(found, ast.Constant) else ...
 
     def _in_dictionary(self, expression: ast.expr, name: str) -> Argument:
-        """The entry of a dictionary that is given by ``**``."""
+        """The entry of a dictionary that is passed by ``**``."""
         binding: Binding | None = None
         if isinstance(expression, ast.Name):
             bindings = self._names.reaching(expression)
@@ -118,7 +118,7 @@ class Arguments:
         return _UNKNOWN
 
     def _as_changed(self, binding: Binding, name: str, found: Argument) -> Argument:
-        """What is left of that knowledge when the dictionary is changed, or handed on, after it was made."""
+        """The argument if the dictionary is changed, or passed on, after its creation."""
         for use in self._tree.of(ast.Name):
             if use.id != binding.name or not isinstance(use.ctx, ast.Load) or binding not in self._names.reaching(use):
                 continue

@@ -1,4 +1,4 @@
-"""Who calls what: calls by name, the functions of this file that they reach, and classes with their bases."""
+"""Calls by name, the functions of this file that they run, and classes with their bases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotlap.source.lint.model.tree import FUNCTIONS, Function, Scope, Tree, word
 
 _DEEPEST = 12
 _PARAMETERS_FOLLOWED = 3
-"""Steps of following an object back for which what the callers give is looked at."""
+"""The depth up to which following an object back includes callers' arguments."""
 
 
 class Calls:
@@ -45,7 +45,7 @@ class Calls:
             yield from self._by_name.get(name, ())
 
     def methods(self, *attributes: str) -> Iterator[tuple[ast.Call, ast.Attribute]]:
-        """Calls ``x.name(...)`` by the last name, whatever x is; with the ``x.name`` that is called."""
+        """Calls ``x.name(...)`` by the last name, for any x; with the called ``x.name``."""
         for attribute in attributes:
             for call in self._by_method.get(attribute, ()):
                 assert isinstance(call.func, ast.Attribute)
@@ -147,7 +147,7 @@ class Calls:
         return (it for it in self._tree.everywhere(ast.ClassDef) if self.base_names(it) & wanted)
 
     def returns(self, function: Function) -> Sequence[ast.expr]:
-        """What a function's ``return`` statements give back; empty where it gives back nothing."""
+        """The values of a function's ``return`` statements; empty if it returns nothing."""
         if self._returns is None:
             self._returns = {}
             for it in self._tree.everywhere(ast.Return):
@@ -163,8 +163,8 @@ class Calls:
         return self._instances[expression]
 
     def attribute_values(self, attribute: ast.Attribute) -> Sequence[ast.expr]:
-        """What the class around ``self.x``, or else one that it derives from, assigns to it anywhere; empty where
-        something else may be bound to it."""
+        """The values that the class around ``self.x``, or else a base, assigns to it; empty if it may be bound
+        elsewhere."""
         owner = self._owner(attribute.value)
         for _ in range(_DEEPEST):
             if owner is None:
@@ -177,7 +177,7 @@ class Calls:
         return ()
 
     def given_to(self, parameter: ast.arg) -> Sequence[ast.expr]:
-        """What the calls in this file give to a parameter; empty where that is not known of all of them."""
+        """The arguments that this file's calls pass to a parameter; empty unless all are known."""
         arguments = self._tree.parent(parameter)
         function = self._tree.parent(arguments) if arguments is not None else None
         if not isinstance(arguments, ast.arguments) or not isinstance(function, FUNCTIONS):
@@ -195,7 +195,7 @@ class Calls:
         return found
 
     def methods_used(self, scope: Scope | None, name: str) -> set[str]:
-        """The methods that are called on a name of a scope, in it or within: what it must be able to do."""
+        """The methods that are called on a name of a scope, in it or in inner ones."""
         if self._used is None:
             self._used = {}
             for call in self._tree.everywhere(ast.Call):
@@ -205,7 +205,8 @@ class Calls:
         return self._used.get((scope, name), set())
 
     def backward_receivers(self) -> Iterator[ast.expr]:
-        """What backward is called on: ``x.backward()``, ``scaler.scale(x).backward()``, ``accelerator.backward(x)``."""
+        """The loss that backward is called on: ``x.backward()``, ``scaler.scale(x).backward()``,
+        ``accelerator.backward(x)``."""
         for call, function in self.methods_everywhere("backward", "manual_backward"):
             receiver = function.value
             if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute):

@@ -1,4 +1,4 @@
-"""What reads, decodes and transforms samples: functions and data sets by their full names."""
+"""Functions and data sets that read, decode and transform samples, by full name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TRANSFORM_NAME = re.compile(
     r"^_?(\w+_)?(transforms?|transform_fn|augment(s|er|ation|ations)?|preprocess(or)?|tokeni[sz]er?|(image_)?processor"
     r"|feature_extractor)$"
 )
-"""What attributes that transform a sample are called; that a name says so is believed of data sets only."""
+"""Attributes that transform a sample, by name; applied to data sets only."""
 FROM_FILES = _words(
     "ImageFolder DatasetFolder ImageNet CocoDetection CocoCaptions VOCDetection VOCSegmentation CelebA Cityscapes "
     "Flickr8k Flickr30k Flowers102 Food101 OxfordIIITPet StanfordCars Caltech101 Caltech256 DTD EuroSAT FGVCAircraft "
@@ -41,5 +41,5 @@ FROM_FILES = _words(
 )
 """torchvision's data sets that read a file for each sample."""
 FROM_MEMORY = _words("MNIST FashionMNIST KMNIST EMNIST QMNIST USPS CIFAR10 CIFAR100 SVHN STL10 SEMEION")
-"""torchvision's data sets that lie in memory, of which each sample becomes a picture for the transform it is given."""
+"""torchvision's in-memory data sets, which make each sample a picture for their transform."""
 CACHES = _words("functools.lru_cache functools.cache functools.cached_property")

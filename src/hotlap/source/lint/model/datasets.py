@@ -1,4 +1,4 @@
-"""What a data set does each time that a sample is asked for, as far as the file shows it."""
+"""A data set's work per sample, as far as the file shows it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEEPEST = 10
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is done for every sample: ``what`` completes "for every sample it ...", ``node`` is where, if in this file.
+    """The work for every sample: ``what`` completes "for every sample it ...", ``node`` is where, if in this file.
 
     ``owner`` is the class in this file, or None.
     """
@@ -40,7 +40,7 @@ class Datasets:
         self._known: dict[tuple[ast.expr, tuple[int, ...], int], Work | None] = {}
 
     def work(self, expression: ast.expr | None) -> Work | None:
-        """What an expression's data set does for a sample; None where that is nothing dear, or not known."""
+        """An expression's data set's work per sample; None if it is cheap or unknown."""
         return self._work(expression, (), _DEEPEST)
 
     def classes(self) -> Iterator[ast.ClassDef]:
@@ -69,7 +69,7 @@ class Datasets:
     # -- following an expression to its data set --------------------------------------------------
 
     def _work(self, node: ast.expr | None, index: tuple[int, ...], depth: int) -> Work | None:
-        """Each question is answered once: names that stand for one another would be followed along every path."""
+        """Cache each expression: names that refer to each other would be followed along every path."""
         if node is None or depth == 0:
             return None
         question = (node, index, depth)
@@ -101,7 +101,7 @@ class Datasets:
         return None
 
     def _entry(self, value: ast.expr, depth: int) -> Work | None:
-        """Any data set of a dictionary or of what ``random_split`` gave."""
+        """Any data set of a dictionary or of the result of ``random_split``."""
         if isinstance(value, ast.Name):
             bindings = self._names.reaching(value)
             if len(bindings) != 1 or bindings[0].how != "assign" or bindings[0].value is None:
@@ -225,7 +225,8 @@ def _is_dataset(name: str) -> bool:
 
 
 def _knows_its_worker(owner: ast.ClassDef) -> bool:
-    """Whether a class asks which worker it runs in: an iterable data set that does not gives each sample to each."""
+    """Whether a class checks which worker it runs in; otherwise every worker of an iterable data set yields all
+    samples."""
     for it in ast.walk(owner):
         word = it.attr if isinstance(it, ast.Attribute) else it.id if isinstance(it, ast.Name) else ""
         if word == "get_worker_info":
@@ -234,7 +235,7 @@ def _knows_its_worker(owner: ast.ClassDef) -> bool:
 
 
 def _common(found: list[Work | None]) -> Work | None:
-    """The first, where every one is dear."""
+    """The first work, if all of them are expensive."""
     return found[0] if found and all(found) else None
 
 

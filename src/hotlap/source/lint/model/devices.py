@@ -1,4 +1,4 @@
-"""What a device's name in the source stands for, and the copies of tensors to devices."""
+"""Devices in the source, and the copies of tensors to devices."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hotlap.source.lint.model.calls import Calls
 from hotlap.source.lint.model.names import Binding, Names
 
 Device: TypeAlias = Literal["accelerator", "some", "host"]
-"""``accelerator``: one, at least where the machine has it. ``some``: a device that is named elsewhere. ``host``: the
-processor's memory for sure."""
+"""``accelerator``: one, at least if the machine has it. ``some``: a device that is chosen elsewhere. ``host``:
+certainly the processor's memory."""
 
 ACCELERATORS = frozenset({"cuda", "mps", "xpu", "hpu", "npu", "mtia"})
 _COPYING = ("to", *sorted(ACCELERATORS))
@@ -30,8 +30,8 @@ _DEEPEST = 10
 class Copy:
     """A call that puts a tensor, or a module, on a device and changes nothing else about it.
 
-    ``device`` is what it names; None for ``x.cuda()``, which names the current one. ``non_blocking`` is the argument's
-    value; None where it is not given.
+    ``device`` is its argument; None for ``x.cuda()``, which uses the current one. ``non_blocking`` is the argument's
+    value; None if it is not passed.
     """
 
     call: ast.Call
@@ -50,7 +50,7 @@ class Devices:
         self._known: dict[tuple[ast.expr, int], Device | None] = {}
 
     def target(self, expression: ast.expr | None) -> Device | None:
-        """What kind of device an expression names; None where it names none, such as a type, or nobody knows."""
+        """The kind of device an expression names; None if unknown, or not a device, such as a type."""
         return self._target(expression, _DEEPEST)
 
     @cached_property
@@ -61,7 +61,7 @@ class Devices:
     def uses_in(self, function: ast.AST) -> Iterator[ast.Call]:
         """The calls in a function that put a tensor on a device, or make one there, in source order.
 
-        One that names the device of another tensor is none of them: that may as well be the host.
+        Calls that name another tensor's device are excluded: it may be the host.
         """
         copies = {it.call for it in self.copies if it.target != "host" and not _of_a_tensor(it.device)}
         for call in (it for it in ast.walk(function) if isinstance(it, ast.Call)):
@@ -92,8 +92,8 @@ class Devices:
                 yield Copy(call, function.value, device, target, non_blocking)
 
     def _target(self, node: ast.expr | None, depth: int) -> Device | None:
-        """Each expression is looked at once at each depth: functions that pass a device on to each other lead to the
-        same few expressions on very many ways."""
+        """Visit each expression once per depth: functions that pass a device on to each other lead to the same few
+        expressions on very many paths."""
         if node is None or depth == 0:
             return None
         if (node, depth) not in self._known:
@@ -167,7 +167,7 @@ def _by_word(word: str) -> Device | None:
 
 
 def _either(found: list[Device | None]) -> Device | None:
-    """What one of several may be: an accelerator where one of them is."""
+    """The kind of several alternatives: an accelerator if one of them is."""
     for device in ("accelerator", "some", "host"):
         if device in found:
             mixed = device == "host" and None in found

@@ -1,7 +1,7 @@
-"""Which loops evaluate: they call a module on one batch after another and learn nothing from it.
+"""Find evaluation loops, which call a module on one batch after another without training it.
 
-A loop evaluates where its own name for the data, or that of the function around it, says so (``val_loader``,
-``def evaluate``), or where the function has put a module into evaluation mode before; and where neither it nor any
+A loop evaluates if the name of its data, or of the function around it, says so (``val_loader``,
+``def evaluate``), or if the function has put a module into evaluation mode before; and if neither it nor any
 function of the file that it calls has a backward pass, an optimizer's step, or anything else that needs gradients.
 """
 
@@ -30,7 +30,7 @@ _FUNCTION = re.compile(
 _USED_ON_MODULES = frozenset(
     {"eval", "train", "parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad"}
 )
-# What is called so asks for gradients of its own, wherever it is defined.
+# Functions with these names compute gradients, wherever they are defined.
 _ASKS_FOR_GRADIENTS = re.compile(
     r"(^|_)(adv|adversarial|attack|attacker|perturb|saliency|gradients?)(_|$)", re.IGNORECASE
 )
@@ -40,7 +40,7 @@ _GRADIENTS = frozenset({"backward", "manual_backward", "requires_grad_", "requir
 @dataclass(frozen=True, slots=True, eq=False)
 class EvaluationLoop:
     """A loop that evaluates. ``call`` is the first call of a module in it, ``named`` whether its data or function is
-    called after evaluation, ``function`` the function it is in."""
+    named after evaluation, ``function`` the function it is in."""
 
     node: Loop
     call: ast.Call
@@ -74,7 +74,7 @@ class Evaluation:
 
     @cached_property
     def mode_switches(self) -> Sequence[ast.Call]:
-        """The calls that put a module into evaluation mode, or one that nobody knows: ``.eval()``, ``.train(x)``."""
+        """The calls that put a module into evaluation mode, or an unknown one: ``.eval()``, ``.train(x)``."""
         switches = [call for call, _ in self._calls.methods("eval") if not call.args]
         return [*switches, *(call for call, _ in self._calls.methods("train") if call.args or call.keywords)]
 
@@ -108,7 +108,7 @@ class Evaluation:
                     yield callee
 
     def is_module(self, expression: ast.expr) -> bool:
-        """Whether something is a module, by its kind or by what is done with it."""
+        """Whether a value is a module, by its kind or its use."""
         if self._kinds.kind(expression) in ("module", "compiled"):
             return True
         match expression:
@@ -135,7 +135,7 @@ class Evaluation:
         return None
 
     def _is_given_batch(self, call: ast.Call, loop: ast.For) -> bool:
-        """Whether a call is given something new in each pass: what a loop around binds, or what is fetched there."""
+        """Whether a call gets a new argument in each pass: bound by a surrounding loop, or fetched there."""
         outermost = list(self._tree.loops(loop))[-1:] or [loop]
         for argument in (*call.args, *(it.value for it in call.keywords)):
             for it in ast.walk(argument):
@@ -148,13 +148,13 @@ class Evaluation:
         return False
 
     def _is_called_by_a_trainer(self, function: Function | None) -> bool:
-        """Whether Lightning or the like calls the method: they see to gradients and modes."""
+        """Whether Lightning or the like calls the method, and so handles gradients and modes."""
         owner = self._tree.class_of(function) if function is not None else None
         callers = {*known.LIGHTNING_MODULES, *known.TRAINERS}
         return owner is not None and bool(self._calls.base_names(owner) & callers)
 
     def _needs_gradients(self, loop: ast.For) -> bool:
-        """Whether anything in the loop, or around it in its function but for training loops, learns."""
+        """Whether the loop, or its function outside of training loops, trains anything."""
         return any(_mentions_gradients(it) for it in (loop, *self.reached_from(loop)))
 
     def _is_named(self, loop: ast.For, function: Function | None) -> bool:
@@ -163,7 +163,7 @@ class Evaluation:
         return any(_DATA.search(it) for it in _words(loop.iter))
 
     def _is_switched_before(self, loop: ast.For, function: Function | None) -> bool:
-        """Whether ``x.eval()`` stands before the loop in its function, which trains nothing."""
+        """Whether ``x.eval()`` precedes the loop in its function, which trains nothing."""
         if function is None or any(self._tree.within(it.node, function) for it in self._training.loops):
             return False
         if _mentions_gradients(function):
@@ -173,7 +173,7 @@ class Evaluation:
 
 
 def _words(expression: ast.expr) -> Iterator[str]:
-    """The names and attributes that an expression is made of."""
+    """The names and attributes in an expression."""
     for it in ast.walk(expression):
         if isinstance(it, ast.Name):
             yield it.id

@@ -1,7 +1,7 @@
-"""How often a test lets a step through: in every step, now and then, or nobody knows.
+"""How often a branch runs: in every step, at an interval, or unknown.
 
 ``if step % 100 == 0`` is an interval, and so is ``if i == 0`` and a block that leaves the loop. ``if rank == 0`` is
-none: that rank takes the branch in every step. A flag such as ``should_log`` may be either, so it is unknown.
+not: that rank takes the branch in every step. A flag such as ``should_log`` may be either, so it is unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hotlap.source.lint.model.tree import FUNCTIONS, LOOPS, Tree
 Frequency: TypeAlias = Literal["every_step", "unknown", "interval"]
 
 _RARER: dict[Frequency, int] = {"every_step": 0, "unknown": 1, "interval": 2}
-# What is the same in all steps of a run: which process this is, what was asked for, what the machine has.
+# Values that are constant during a run: the process, its arguments, the hardware.
 _CONSTANT = re.compile(
     r"^_?((is_|on_)?(main|master|local_main|world)(_process|_rank|_zero)?|(is_)?(global_|local_|world_)?rank(_zero)?|"
     r"(is_)?global_zero|use_\w+|with_\w+|(use_)?(amp|cuda|fp16|bf16|half|ddp|distributed|gpu|mixed_precision)(_enabled)?"
@@ -73,7 +73,7 @@ class Guards:
         return found
 
     def _in_block(self, above: ast.AST, child: ast.stmt) -> Frequency:
-        """What the statements next to a statement say: ``if step % n: continue`` before it, or ``break`` behind it."""
+        """How neighbouring statements guard a statement: ``if step % n: continue`` before it, or ``break`` after it."""
         block = getattr(above, self._tree.field(child), None)
         if not isinstance(block, list):
             return "every_step"
@@ -153,7 +153,7 @@ class Guards:
         return "unknown"
 
     def _named(self, name: ast.Name, taken: bool) -> Frequency:
-        """A flag: what it was assigned, where that is one test."""
+        """A flag: its assigned value, if that is a single test."""
         if _CONSTANT.match(name.id):
             return "every_step"
         bindings = self._names.reaching(name)
@@ -171,7 +171,7 @@ class Guards:
         return False
 
     def _counts(self, side: ast.expr) -> bool:
-        """Whether it is a loop's counter, as far as its bindings tell: ``i + 1`` of ``for i, x in enumerate(...)``."""
+        """Whether it is a loop's counter by its bindings: ``i + 1`` of ``for i, x in enumerate(...)``."""
         if isinstance(side, ast.BinOp) and isinstance(side.op, (ast.Add, ast.Sub)):
             return self._counts(side.left) or self._counts(side.right)
         if not isinstance(side, ast.Name):
@@ -192,7 +192,7 @@ def _has_modulo(expression: ast.expr) -> bool:
 
 
 def _makes_once(branch: ast.If | ast.IfExp) -> bool:
-    """``if x is None: x = ...``: what is made there is there from then on."""
+    """Whether it is ``if x is None: x = ...``, whose body runs once."""
     match branch:
         case ast.If(test=ast.Compare(left=made, ops=[ast.Is()], comparators=[ast.Constant(value=None)]), body=body):
             targets = (it for one in body if isinstance(one, ast.Assign) for it in one.targets)

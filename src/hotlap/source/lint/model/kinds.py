@@ -1,8 +1,8 @@
-"""What kind of thing an expression is: a loader, a module, an optimizer, a tensor, a loss ... or unknown.
+"""The kind of an expression's value: a loader, a module, an optimizer, a tensor, a loss ... or unknown.
 
-Knowledge comes from what a name was last bound to, from annotations, from the calls of a function within the file, and
-from use: what ``.backward()`` is called on is a loss. A name that says "optimizer" is no knowledge. What several
-branches bind to different kinds is unknown.
+Kinds follow from a name's last binding, annotations, the calls of a function within the file, and use: a value that
+``.backward()`` is called on is a loss. A name such as "optimizer" is no evidence. A name that branches bind to
+different kinds is unknown.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hotlap.source.lint.model.names import Binding, Names
 from hotlap.source.lint.model.tree import FUNCTIONS, Scope, Tree
 
 Kind: TypeAlias = Literal[
-    "tensor",  # a tensor that is no loss as far as is known
-    "loss",  # a tensor that backward is called on, or that a loss function gave
+    "tensor",  # a tensor that is not known to be a loss
+    "loss",  # a tensor that backward is called on, or that a loss function returned
     "tensors",  # a tuple or list of tensors
-    "output",  # what a module gave back: a tensor, a tuple, a record
-    "batch",  # what a loader gave, or a part of it
+    "output",  # the output of a module: a tensor, a tuple, a record
+    "batch",  # a loader's batch, or a part of it
     "module",
-    "criterion",  # a module that gives a loss
-    "compiled",  # what torch.compile gave
+    "criterion",  # a module that returns a loss
+    "compiled",  # the result of torch.compile
     "optimizer",
     "scaler",
     "scheduler",
@@ -43,7 +43,7 @@ _OF_MODULES = frozenset({"parameters", "named_parameters"})
 
 
 class Kinds:
-    """Kinds of expressions of one file; every answer is computed once."""
+    """Kinds of expressions of one file, each computed once."""
 
     def __init__(self, tree: Tree, names: Names, calls: Calls) -> None:
         self._tree = tree
@@ -68,7 +68,7 @@ class Kinds:
         if node is None or depth == 0:
             return None
         if node not in self._kinds:
-            self._kinds[node] = None  # what is asked for again while it is being found out is unknown
+            self._kinds[node] = None  # a recursive query is unknown
             self._kinds[node] = self._find(node, depth - 1)
         return self._kinds[node]
 
@@ -156,12 +156,12 @@ class Kinds:
         return "output" if found is None and self._is_used_as_module(call.func) else found
 
     def _of_callee(self, call: ast.Call, depth: int) -> Kind | None:
-        """What the method gives back that a call runs: ``self.train_step(batch)``."""
+        """The return value of the method that a call runs: ``self.train_step(batch)``."""
         callee = self._calls.callee(call)
         return self._of_returns(callee, depth) if callee is not None else None
 
     def _is_used_as_module(self, function: ast.expr) -> bool:
-        """Whether the parameters of what is called are asked for in the same scope, or of the same attribute."""
+        """Whether the same scope, or the same attribute, uses the parameters of the called object."""
         match function:
             case ast.Name(id=name):
                 return (self._names.home(function), name) in self._names_of_modules
@@ -228,7 +228,7 @@ class Kinds:
         return None
 
     def _of_entry(self, holder: ast.expr, key: ast.expr, depth: int) -> Kind | None:
-        """What lies under a key of a dictionary, or at an index of a tuple, that is written down or returned."""
+        """The value at a key of a dictionary, or an index of a tuple, that is a display or returned."""
         if not isinstance(key, ast.Constant) or not isinstance(key.value, (str, int)) or depth == 0:
             return None
         if key.value == "loss" and self._kind(holder, depth) == "output":
@@ -236,7 +236,7 @@ class Kinds:
         return self._common([self._kind(_under(it, key.value), depth - 1) for it in self._made(holder)])
 
     def _made(self, holder: ast.expr) -> Iterator[ast.expr | None]:
-        """The displays that a value comes from: through a name, or as what a function returns."""
+        """The displays that a value comes from: through a name, or returned by a function."""
         made = self._names.value(holder)
         if isinstance(made, (ast.Dict, ast.Tuple)):
             yield made
@@ -329,7 +329,7 @@ class Kinds:
     def _of_unpacked(self, binding: Binding, depth: int) -> Kind | None:
         value = binding.value
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-            # a, b = accelerator.prepare(a, b) gives each back as what it was.
+            # a, b = accelerator.prepare(a, b) preserves each one's kind.
             if value.func.attr == "prepare" and len(binding.index) == 1 and binding.index[0] < len(value.args):
                 return self._kind(value.args[binding.index[0]], depth)
             if value.func.attr in known.PAIRS and self._kind(value.func.value, depth) in ("output", "tensor", "batch"):
@@ -399,7 +399,7 @@ class Kinds:
         return _BY_NAME.get(name) or _BY_ANNOTATION.get(name.rpartition(".")[2])
 
     def reaches_backward(self, name: ast.Name) -> bool:
-        """Whether a backward pass is called on what a name holds, or on something that is computed from it by name."""
+        """Whether backward is called on a name's value, or on a named value computed from it."""
         return any(it in self._leading_to_backward for it in self._names.reaching(name))
 
     def bound_for_backward(self, scope: Scope | None, name: str) -> bool:
@@ -421,7 +421,7 @@ class Kinds:
         return frozenset(found)
 
     def _find_losses(self) -> None:
-        """Bindings that reach a ``.backward()``: they are losses, whatever made them."""
+        """Bindings that reach a ``.backward()``: they are losses, whatever their origin."""
         for receiver in self._calls.backward_receivers():
             node: ast.expr = receiver
             while isinstance(node, ast.BinOp):
@@ -446,7 +446,7 @@ def _under(made: ast.expr | None, key: str | int) -> ast.expr | None:
 
 
 def _part_of(kind: Kind | None) -> Kind | None:
-    """What an element of it is."""
+    """The kind of its elements."""
     match kind:
         case "tensors" | "tensor" | "loss":
             return "tensor"

@@ -1,4 +1,4 @@
-"""Which ``DataLoader`` an expression is, which one a batch came from, and the loops that run over one."""
+"""The ``DataLoader`` of an expression or a batch, and the loops over one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hotlap.source.lint.model.names import Binding, Names
 from hotlap.source.lint.model.tree import FUNCTIONS, Tree
 
 Made: TypeAlias = frozenset[ast.Call]
-"""The ``DataLoader(...)`` calls that may have made a value; empty where that is not known of every way to it."""
+"""The ``DataLoader(...)`` calls that may have made a value; empty unless every origin is known."""
 
 _DEEPEST = 12
 _NOTHING: Made = frozenset()
@@ -41,7 +41,7 @@ class Loaders:
         return self._batch(expression, _DEEPEST)
 
     def passes_over(self, loader: ast.Call) -> Sequence[ast.For | ast.AsyncFor]:
-        """The ``for`` loops that are known to run over what that call made."""
+        """The ``for`` loops that are known to run over that call's loader."""
         return tuple(loop for loop, made in self._passes if loader in made)
 
     @cached_property
@@ -172,7 +172,7 @@ class Loaders:
         return self._loader(over, (), depth)
 
     def _bar(self, name: ast.Name) -> ast.Call | None:
-        """The call that a name was given before the loop: ``bar = tqdm(loader)``, ``with tqdm(loader) as bar``."""
+        """The call that a name was bound to before the loop: ``bar = tqdm(loader)``, ``with tqdm(loader) as bar``."""
         bindings = self._names.reaching(name)
         if len(bindings) != 1 or bindings[0].how not in ("assign", "with"):
             return None
@@ -180,6 +180,6 @@ class Loaders:
 
 
 def _all(found: Iterable[Made]) -> Made:
-    """The union, where every one is known."""
+    """The union, if all are known."""
     each = tuple(found)
     return frozenset().union(*each) if all(each) else _NOTHING

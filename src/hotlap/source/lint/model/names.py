@@ -1,4 +1,4 @@
-"""What names stand for: where each was bound, which bindings reach a use, and the full dotted name of an expression."""
+"""Resolve names: where each was bound, which bindings reach a use, and the full dotted name of an expression."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ How: TypeAlias = Literal[
 ]
 _BUILTINS = frozenset(dir(builtins))
 _DEEPEST = 20
-"""Assignments from name to name that are followed before giving up."""
+"""The largest number of assignments from name to name that are followed."""
 
-# Where torch defines what everybody imports from elsewhere: the name by which rules ask.
+# Names by the modules in which torch defines them: the public names that rules use.
 _CANONICAL: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), to)
     for pattern, to in (
@@ -47,9 +47,9 @@ _CANONICAL: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 class Binding:
     """One place where a name is given a value.
 
-    ``value`` is the expression it comes from: what was assigned, what a loop runs over, what a ``with`` entered.
-    ``index`` is the way into it where a tuple was taken apart: ``for i, (x, y) in it`` binds y at (1, 1).
-    ``path`` is the full name of what was imported.
+    ``value`` is the expression it comes from: the assigned one, that of a loop, or that of a ``with``.
+    ``index`` is the path into it if a tuple was unpacked: ``for i, (x, y) in it`` binds y at (1, 1).
+    ``path`` is the full name of an import.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Binding:
 
 
 Links: TypeAlias = Callable[[ast.Module, str], tuple[ast.Module, str] | None]
-"""The module of the project that a full name lies in, as one of its modules imports it, and the rest of the name."""
+"""The project's module that a full name begins with, as one of its modules imports it, and the rest of the name."""
 
 
 class Names:
@@ -71,7 +71,7 @@ class Names:
         self._tree = tree
         self._bound: dict[Scope, dict[str, list[Binding]]] = {}
         self._weak: set[Binding] = set()
-        """Bindings made from within another scope (``global``, ``nonlocal``), at a time nobody knows."""
+        """Bindings made from within another scope (``global``, ``nonlocal``), at an unknown time."""
         self._reaching: dict[ast.Name, tuple[Binding, ...]] = {}
         self._qualified: dict[ast.expr, frozenset[str]] = {}
         self.imported_roots: set[str] = set()
@@ -107,7 +107,7 @@ class Names:
                 yield from found
 
     def also_called(self, name: str) -> set[str]:
-        """Other names that something is given in an import or a plain assignment: ``as``, ``run = step``."""
+        """Aliases by an import or a plain assignment: ``as``, ``run = step``."""
         if self._others:
             return set().union(*(it.also_called(name) for it in self._others))
         if self._also_called is None:
@@ -123,7 +123,7 @@ class Names:
     def reaching(self, use: ast.Name) -> tuple[Binding, ...]:
         """The bindings that the name may have when it is read here; empty for a name that is bound nowhere.
 
-        A binding hides those before it where it stands in a block that the use is in as well. In a function that reads
+        A binding hides earlier ones if its block also contains the use. In a function that reads
         a name of a scope around it, that scope counts as run to its end.
         """
         found = self._reaching.get(use)
@@ -143,7 +143,7 @@ class Names:
             scope, first = self._tree.scope(scope), False
 
     def definition(self, use: ast.expr) -> ast.ClassDef | Function | None:
-        """The one function or class that a name stands for, of this file or of those that it is joined with."""
+        """The one function or class that a name refers to, of this file or of those that it is joined with."""
         for _ in range(_DEEPEST):
             if isinstance(use, ast.Name):
                 bindings = self.reaching(use)
@@ -173,7 +173,7 @@ class Names:
         return expression
 
     def linked(self, use: ast.expr) -> Binding | None:
-        """The one binding in another file of the project that an imported name, or ``module.name``, stands for."""
+        """The one binding in another file of the project that an imported name, or ``module.name``, refers to."""
         if self._links is None:
             return None
         rest: list[str] = []
@@ -228,7 +228,7 @@ class Names:
             if binding not in self._weak and self._hides(binding, around):
                 hiding = binding
                 break
-        # What is bound further down is read in the next pass of a loop around both, unless each pass binds it again.
+        # A later binding is read in the next pass of a loop around both, unless each pass binds the name again.
         loops = list(self._tree.loops(use)) if local and later else []
         if hiding is not None:
             loops = [it for it in loops if not self._tree.within(hiding.node, it)]
@@ -256,7 +256,7 @@ class Names:
             return False
         statement = node if isinstance(node, ast.stmt) else self._tree.statement(node)
         if isinstance(statement, (ast.For, ast.AsyncFor)):
-            # The target is bound in every pass, so it hides what came before within the body.
+            # The target is bound in every pass, so it hides earlier bindings within the body.
             return (statement, "body") in around
         return self._tree.block(statement) in around
 
@@ -268,7 +268,7 @@ class Names:
         return next(iter(names)) if len(names) == 1 else None
 
     def qualified_names(self, expression: ast.expr | None) -> frozenset[str]:
-        """All full names that an expression may stand for; empty where one of them is not known."""
+        """All full names that an expression may have; empty unless all are known."""
         return self._names_of(expression, _DEEPEST)
 
     def _names_of(self, expression: ast.expr | None, depth: int) -> frozenset[str]:
@@ -394,7 +394,7 @@ class Names:
 
 @lru_cache(maxsize=4096)
 def canonical(name: str) -> str:
-    """The name by which rules know something that can be imported by several."""
+    """The canonical name of an object that can be imported under several."""
     if name.startswith("torch."):
         for pattern, to in _CANONICAL:
             name = pattern.sub(to, name)
@@ -402,7 +402,7 @@ def canonical(name: str) -> str:
 
 
 def _taken_apart(name: ast.Name, value: ast.expr, index: tuple[int, ...]) -> Binding:
-    """``a, b = 1, 2`` gives b the 2; ``a, b = f()`` gives it what stands at index 1 of the call."""
+    """``a, b = 1, 2`` binds b to 2; ``a, b = f()`` binds it to index 1 of the call."""
     while index and isinstance(value, (ast.Tuple, ast.List)):
         if index[0] >= len(value.elts) or any(isinstance(it, ast.Starred) for it in value.elts):
             break

@@ -1,4 +1,4 @@
-"""Where a value comes from: the calls in the file that may have made it, through names, attributes and parameters."""
+"""The origins of a value: the calls in the file that may have made it, through names, attributes and parameters."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _DEEPEST = 12
 
 
 class Origins:
-    """Of one file. Unlike a kind, an origin is a possibility: one branch that makes the value so is enough."""
+    """Origins in one file. Unlike a kind, an origin is a possibility: one branch that makes the value is enough."""
 
     def __init__(self, names: Names, calls: Calls) -> None:
         self._names = names
         self._calls = calls
 
     def of(self, expression: ast.expr | None) -> tuple[ast.Call, ...]:
-        """The calls that may have given this value, outermost first; of a wrapper also what it was given.
+        """The calls that may have made this value, outermost first; of a wrapper also its argument's.
 
         ``model`` after ``model = torch.compile(DDP(Net()).to(device))`` comes from all four calls.
         """
@@ -51,7 +51,7 @@ class Origins:
                     yield from self._follow(inner, seen, depth - 1)
 
     def _within(self, call: ast.Call) -> Iterator[ast.expr]:
-        """What a call hands on: the module that a wrapper got or a method gives back, what a function returns."""
+        """The value that a call passes on: a wrapper's or method's module, a function's return value."""
         name = self._names.qualified_name(call.func)
         definition = self._names.definition(call.func)
         if isinstance(definition, FUNCTIONS):

@@ -1,4 +1,4 @@
-"""Where tensors lie: on the host for sure, or on whatever device was asked for."""
+"""The places of tensors: certainly on the host, or on a requested device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Places:
         self._names = names
 
     def place(self, expression: ast.expr | None) -> Place | None:
-        """Whether a tensor is known to lie on the host, or on whatever device was asked for; None where unknown."""
+        """Whether a tensor is on the host or on a requested device; None if unknown."""
         return self._place(expression, _DEEPEST)
 
     def _place(self, node: ast.expr | None, depth: int) -> Place | None:
@@ -55,7 +55,7 @@ class Places:
         return self._of_element(binding.value, binding.index, depth) if binding.how == "loop" else None
 
     def _of_element(self, over: ast.expr | None, index: tuple[int, ...], depth: int) -> Place | None:
-        """Where the elements of a tensor lie that a loop runs over, also through ``zip`` and ``enumerate``."""
+        """The place of the elements of a tensor that a loop runs over, also through ``zip`` and ``enumerate``."""
         if not isinstance(over, ast.Call):
             return self._place(over, depth) if not index else None
         name = self._names.qualified_name(over.func)

@@ -1,4 +1,4 @@
-"""What torch's functions and methods give back, as far as the lint rules have to know it."""
+"""The results of torch's functions and methods, as far as lint rules need them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ def _words(text: str) -> frozenset[str]:
 
 
 LOSS_FUNCTIONS = frozenset({"cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div"})
-"""Of ``torch.nn.functional``, besides those whose name ends in ``_loss``."""
+"""Losses of ``torch.nn.functional``, besides those whose name ends in ``_loss``."""
 
-# Functions that make a tensor from nothing or from Python values; on the host unless ``device=`` says otherwise.
+# Functions that make a tensor from nothing or from Python values; on the host unless ``device=`` is given.
 CREATORS = _words(
     "arange as_tensor asarray empty empty_strided eye from_numpy frombuffer full hann_window linspace logspace "
     "normal ones rand randint randn randperm range scalar_tensor tensor tril_indices triu_indices zeros"
 )
-# Functions that make a tensor of tensors, or of a tensor with the same device.
+# Functions that make a tensor from tensors, on the same device.
 OPERATIONS = _words(
     "abs add addmm all allclose any argmax argmin argsort baddbmm bmm cat ceil chunk clamp clip clone concat "
     "concatenate conj cos cosine_similarity cross cumprod cumsum diag diff div dot einsum empty_like eq "
@@ -31,7 +31,7 @@ OPERATIONS = _words(
     "unsqueeze var vstack where zeros_like bernoulli clip_grad_norm_ get_total_norm"
 )
 PAIRS = _words("max min median mode sort topk kthvalue cummax cummin std_mean var_mean aminmax")
-"""With a dimension these give several tensors, otherwise one (``max``, ``min``, ``median``)."""
+"""With a dimension these return several tensors, otherwise one (``max``, ``min``, ``median``)."""
 SEVERAL = _words("chunk split unbind tensor_split meshgrid broadcast_tensors nonzero_as_tuple")
 
 HOST_VALUES = _words(
@@ -39,10 +39,10 @@ HOST_VALUES = _words(
     "untyped_storage backward is_contiguous is_floating_point is_complex is_pinned is_set_to register_hook "
     "requires_grad_ retain_grad storage_offset equal allclose"
 )
-"""Methods of a tensor that give something else than a tensor (``requires_grad_`` gives it back; nobody asks)."""
+"""Methods of a tensor that do not return a tensor (``requires_grad_`` does, but no rule needs it)."""
 TENSOR_ATTRIBUTES = frozenset({"grad", "data", "T", "mT", "H", "mH", "real", "imag"})
 
-# Methods that only tensors (and arrays) have: their result on what a model gave back is a tensor.
+# Methods that only tensors (and arrays) have: their result on a model's output is a tensor.
 TENSOR_METHODS = _words(
     "argmax argmin softmax log_softmax sigmoid detach float half bfloat16 double long int bool "
     "view reshape squeeze "
@@ -52,7 +52,7 @@ TENSOR_METHODS = _words(
     "round item_ relu tanh std var prod any all cumsum"
 )
 KEEPS_KIND = _words("to cuda cpu xpu train eval float double half bfloat16 requires_grad_ share_memory apply compile")
-"""Methods that give back the module they were called on."""
+"""Methods that return the module they were called on."""
 TYPES = _words("float float16 float32 float64 bfloat16 half double int int8 int16 int32 int64 uint8 short long bool")
 MOVES_TO_DEVICE = frozenset({"cuda", "xpu", "npu", "hpu"})
 

@@ -1,8 +1,8 @@
-"""Which loops train, and what runs in each of their steps.
+"""Find training loops, and the code that runs in their steps.
 
-A loop trains where its body calls backward or an optimizer's step, directly or through a function of this file. Of
-nested loops it is the innermost around such a call whose passes are the steps. Code is *hot* where it runs in such a
-loop, or in a function that is called from there, also through a few others, or in Lightning's ``training_step``.
+A loop trains if its body calls backward or an optimizer's step, directly or through a function of this file. Of nested
+loops it is the innermost around such a call whose passes are the steps. Code is *hot* if it runs in such a loop, or in
+a function that is called from there, also through a few others, or in Lightning's ``training_step``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Repeated: TypeAlias = Loop | Function
 _OPTIMIZER_NAME = re.compile(r"optim|(^|_)opt(_|s?$|\d)", re.IGNORECASE)
 _STEP_METHODS = ("training_step", "compute_loss")
 _MOST_CALLS = 4
-"""Calls that may lie between a loop and what runs in its steps."""
+"""The largest number of calls between a loop and code in its steps."""
 _RARITY: dict[Frequency, int] = {"every_step": 0, "unknown": 1, "interval": 2}
 
 
@@ -31,7 +31,7 @@ _RARITY: dict[Frequency, int] = {"every_step": 0, "unknown": 1, "interval": 2}
 class TrainingLoop:
     """A loop whose passes are training steps; for Lightning and the like the method that is called in each step.
 
-    ``evidence`` is what shows that it trains: the call of backward or of an optimizer's step, in source order.
+    ``evidence`` shows that it trains: the call of backward or of an optimizer's step, in source order.
     """
 
     node: Repeated
@@ -40,11 +40,10 @@ class TrainingLoop:
 
 @dataclass(frozen=True, slots=True)
 class HotPlace:
-    """That a node runs in the steps of a training loop, and how often.
+    """The place of a node in the steps of a training loop, and how often it runs.
 
-    ``frequency`` is ``every_step``, ``interval`` (guarded, as by ``if step % n == 0``), or ``unknown`` (guarded by
-    something that nobody can judge from the source). ``call`` is the call in the loop that leads to the node, where it
-    stands in another function.
+    ``frequency`` is ``every_step``, ``interval`` (guarded, as by ``if step % n == 0``), or ``unknown`` (guarded by an
+    unknown condition). ``call`` is the call in the loop that leads to the node, if that is in another function.
     """
 
     loop: TrainingLoop
@@ -80,7 +79,7 @@ class Training:
         return self._hot[node]
 
     def loop_of(self, node: ast.AST) -> TrainingLoop | None:
-        """The training loop in whose body a node stands."""
+        """The training loop whose body contains a node."""
         place = self._hot_here(node)
         return place.loop if place is not None else None
 
@@ -97,7 +96,7 @@ class Training:
         found = []
         for call, function in self._calls.methods_everywhere("backward", "manual_backward"):
             within = self._tree.function(call)
-            # A Function's own backward, or a wrapper of that name, calls others of that name; it is no step.
+            # A Function's own backward, or a wrapper of that name, calls others of that name; it is not a step.
             if within is not None and within.name == "backward":
                 continue
             receiver = function.value.func if isinstance(function.value, ast.Call) else None
@@ -114,7 +113,7 @@ class Training:
         return found
 
     def _acts_as_optimizer(self, receiver: ast.expr, call: ast.Call) -> bool:
-        """What is called an optimizer, or given one: ``scaler.step(optimizer)``."""
+        """Calls of ``step`` on an optimizer, or with one: ``scaler.step(optimizer)``."""
         if self._kinds.kind(receiver) is not None:
             return False
         match receiver:
@@ -146,7 +145,7 @@ class Training:
         return sorted(found, key=lambda it: _position(it.node))
 
     def _loops_around_callers(self, node: ast.AST) -> Iterator[tuple[ast.Call, Loop]]:
-        """The innermost loops around the calls that lead to a node which stands in none, with the calls."""
+        """The innermost loops around the calls that lead to a node outside of loops, with the calls."""
         waiting = [self._tree.function(node)]
         seen: set[ast.AST] = set()
         for _ in range(_MOST_CALLS):
@@ -175,7 +174,7 @@ class Training:
     # -- hot code ---------------------------------------------------------------------------------
 
     def _hot_here(self, node: ast.AST) -> HotPlace | None:
-        """By the loops around a node, or the step method that it is in."""
+        """Find the place by the loops around a node, or its step method."""
         child = node
         for above in self._tree.ancestors(node):
             loop = self._by_node.get(above)  # type: ignore[call-overload]
@@ -187,7 +186,7 @@ class Training:
         return None
 
     def _hot_by_call(self, node: ast.AST, calls: int = _MOST_CALLS) -> HotPlace | None:
-        """By the calls of the function that a node is in; of several the one that runs it most often."""
+        """Find the place by the calls of a node's function; of several, the one that runs it most often."""
         function = self._tree.function(node)
         if function is None or not calls or not any(it is function for it in self._function_bodies(node)):
             return None

@@ -1,4 +1,4 @@
-"""A file's syntax tree, walked once: parents, nodes by type, and the scope and block that each node stands in."""
+"""A file's syntax tree, walked once: parents, nodes by type, and the scope and block of each node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = frozenset({*FUNCTIONS, ast.ClassDef, ast.Lambda, *COMPREHENSIONS})
-# What belongs to the scope around a function or class, although it stands in its node.
+# Fields of a function or class that belong to the scope around it.
 _OUTSIDE = frozenset({"decorator_list", "returns", "bases", "keywords", "type_params"})
 _DEFAULTS = frozenset({"defaults", "kw_defaults"})
 _BLOCKS = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
@@ -52,7 +52,7 @@ def _children(kind: type[ast.AST]) -> tuple[str, ...]:
 
 
 _CHILDREN = {it: _children(it) for it in vars(ast).values() if isinstance(it, type) and issubclass(it, ast.AST)}
-"""By type of node: its fields that hold nodes."""
+"""The fields with child nodes, by type of node."""
 
 
 def word(expression: ast.expr | None) -> str:
@@ -64,9 +64,9 @@ def word(expression: ast.expr | None) -> str:
 
 
 class Tree:
-    """One parsed file. Nodes are compared by identity; all answers are about nodes of this very tree.
+    """One parsed file. Nodes are compared by identity; all queries take nodes of this tree.
 
-    ``others`` are the trees of further files of the project. Where a node stands is known in all of them; ``of`` lists
+    ``others`` are the trees of further files of the project. The place of a node is known in all of them; ``of`` lists
     the nodes of this file alone.
     """
 
@@ -95,7 +95,7 @@ class Tree:
         return tree
 
     def module_of(self, node: ast.AST) -> ast.Module:
-        """The module of the file that a node stands in."""
+        """The module of a node's file."""
         if not self.others:
             return self.module
         here = self._scopes[node]
@@ -108,13 +108,13 @@ class Tree:
         return self.module_of(node) is self.module
 
     def everywhere(self, kind: type[Node]) -> Iterator[Node]:
-        """All nodes of this very type, of this file and of the others."""
+        """All nodes of exactly this type, in this file and the others."""
         yield from self.of(kind)
         for it in self.others:
             yield from it.of(kind)
 
     def calls_of(self, name: str) -> Iterator[ast.Call]:
-        """The calls in all files whose function is called so: ``name(...)`` and ``x.name(...)``."""
+        """The calls of a name in all files: ``name(...)`` and ``x.name(...)``."""
         for it in (self, *self.others):
             yield from it._calls_by_name().get(name, ())
 
@@ -125,7 +125,7 @@ class Tree:
         return self._named_calls
 
     def _walk(self, module: ast.Module) -> None:
-        """Without recursion, so that no depth of nesting is too much; in no particular order."""
+        """Walk without recursion, for any depth of nesting; in no particular order."""
         parents, scopes, fields, nodes = self._parents, self._scopes, self._fields, self._nodes
         stack: list[tuple[ast.AST, Scope]] = [(module, module)]
         while stack:
@@ -147,7 +147,7 @@ class Tree:
                     stack.append((value, within))
                     continue
                 if kind is ast.arguments and field in _DEFAULTS:
-                    # They are evaluated where the function is made.
+                    # They are evaluated where the function is defined.
                     within = scopes[parents[node]]
                 in_block = field in _BLOCKS
                 for item in value:
@@ -158,7 +158,7 @@ class Tree:
                             fields[item] = field
 
     def of(self, kind: type[Node]) -> Iterator[Node]:
-        """All nodes of this very type, in source order."""
+        """All nodes of exactly this type, in source order."""
         nodes = self._nodes.get(kind)
         if nodes is None:
             return iter(())
@@ -172,7 +172,7 @@ class Tree:
         return self._parents.get(node)
 
     def field(self, node: ast.AST) -> str:
-        """The name of the list of statements (or handlers, or cases) that the node stands in; empty for expressions."""
+        """The name of the list of statements (or handlers, or cases) that contains the node; empty for expressions."""
         return self._fields.get(node, "")
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -184,7 +184,7 @@ class Tree:
             above = parents.get(above)
 
     def within(self, node: ast.AST, outer: ast.AST) -> bool:
-        """Whether ``node`` is ``outer`` or stands in it."""
+        """Whether ``node`` is ``outer`` or inside it."""
         return node is outer or any(it is outer for it in self.ancestors(node))
 
     def scope(self, node: ast.AST) -> Scope:
@@ -204,12 +204,12 @@ class Tree:
         return next((it for it in self.ancestors(node) if isinstance(it, FUNCTIONS)), None)
 
     def class_of(self, function: ast.AST) -> ast.ClassDef | None:
-        """The class that a method stands in directly."""
+        """The class that directly contains a method."""
         above = self._parents.get(function)
         return above if isinstance(above, ast.ClassDef) else None
 
     def loops(self, node: ast.AST) -> Iterator[Loop]:
-        """The loops in whose body a node runs again and again, innermost first, up to the nearest function."""
+        """The loops that repeat a node, innermost first, up to the nearest function."""
         child = node
         for above in self.ancestors(node):
             if isinstance(above, LOOPS) and self._repeats(above, child):
@@ -219,7 +219,7 @@ class Tree:
             child = above
 
     def block(self, statement: ast.stmt) -> Block:
-        """The list of statements that it stands in; that of a ``with`` counts as the one around the ``with``."""
+        """The list of statements that contains it; that of a ``with`` counts as the one around the ``with``."""
         above = self._parents[statement]
         if isinstance(above, (ast.With, ast.AsyncWith)):
             return self.block(above)

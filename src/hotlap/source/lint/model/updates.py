@@ -83,8 +83,7 @@ class Updates:
         return found
 
     def backwards_between(self, first: ast.AST, last: ast.AST) -> bool:
-        """Whether a backward pass may run between two places of one function: by name, or in a function that nobody
-        can see into."""
+        """Whether a backward pass may run between two places of one function: by name, or in an unknown function."""
         start, end = position(first), position(last)
         inside = set(ast.walk(first)) | set(ast.walk(last))
         for call in self._tree.of(ast.Call):
@@ -94,7 +93,8 @@ class Updates:
         return any(start < position(it) < end and isinstance(it.ctx, ast.Store) for it in stored)
 
     def exclusive(self, one: ast.AST, other: ast.AST) -> bool:
-        """Whether two places are in different branches of an ``if``, ``try`` or ``match``: a pass runs one of them."""
+        """Whether two places are in different branches of an ``if``, ``try`` or ``match``: a pass runs only one of
+        them."""
         ways = dict(_upwards(self._tree, one))
         for above, child in _upwards(self._tree, other):
             mine = ways.get(above)
@@ -106,7 +106,7 @@ class Updates:
         return False
 
     def _keeps_gradients(self, call: ast.Call) -> bool:
-        """Whether a call surely computes and replaces no gradient."""
+        """Whether a call certainly neither computes nor replaces gradients."""
         name = self._names.qualified_name(call.func) or ""
         if name.startswith(("torch.", "builtins.")):
             return not name.startswith("torch.autograd.")
@@ -128,7 +128,7 @@ _HARMLESS = frozenset(
 
 
 def same(one: ast.expr | None, other: ast.expr | None) -> bool:
-    """Whether two expressions are written alike."""
+    """Whether two expressions have the same source."""
     return one is not None and other is not None and ast.dump(one) == ast.dump(other)
 
 
