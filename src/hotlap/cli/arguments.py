@@ -1,7 +1,7 @@
 """Reading a command line whose tail belongs to the user's script.
 
-argparse cannot be left alone with it: it would take ``--epochs 1`` of ``train.py --epochs 1`` for ours. So the line is
-split first, at the first word that is neither an option of ours nor the value of one.
+argparse alone would read ``--epochs 1`` of ``train.py --epochs 1`` as an option of hotlap. The line is
+split first, at the first word that is neither an option of hotlap nor the value of one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNITS = (("h", 3600.0), ("m", 60.0), ("s", 1.0))
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises :class:`UsageError` instead of printing its usage and leaving."""
+    """An argument parser that raises :class:`UsageError` instead of exiting."""
 
     def __init__(self, prog: str, description: str, examples: str = "", usage: str | None = None) -> None:
         super().__init__(
@@ -32,27 +32,27 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print."""
+        """Raise the message that argparse would print."""
         message = message.removeprefix("argument ")
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", remedy=f"`{self.prog} --help` lists the options.")
 
     def add_json(self, what: str = "print one JSON document") -> None:
-        """The option of every command whose answer is its own."""
+        """Add ``--json``, for commands that print their own document."""
         self.add_argument("--json", action="store_true", help=what)
 
     def add_debug(self) -> None:
-        """The options that every command has."""
+        """Add the options that every command has."""
         if "--quiet" not in self._option_string_actions:
             self.add_argument("--quiet", action=_Quiet, help="print only the answer and errors, no progress or remarks")
         self.add_argument("--debug", action="store_true", help="show tracebacks of hotlap's own errors")
 
     @property
     def flags(self) -> frozenset[str]:
-        """Every option that the command takes, as a person types it."""
+        """Return every option of the command, as typed."""
         return frozenset(self._option_string_actions)
 
     def split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Our options, and everything from the script (or ``-m``) on."""
+        """Split the words into hotlap's options and the script with its arguments."""
         index = 0
         while index < len(words):
             word = words[index]
@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Quiet(argparse.Action):
-    """A flag that also tells the screen, so that no command has to ask before each remark."""
+    """A flag that also switches remarks off, so that commands need not check it."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
         super().__init__(option_strings, dest, nargs=0, default=False, help=help)
@@ -91,14 +91,17 @@ class _Quiet(argparse.Action):
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Knows the terminal's width without importing what can do much more; argparse makes one for every option."""
+    """A formatter that finds the terminal's width cheaply; argparse makes one for every option."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=screen.width() - 2)
 
 
 def seconds(text: str) -> float:
-    """``90``, ``90s``, ``10m``, ``1h30m`` in seconds. Raises :class:`argparse.ArgumentTypeError`."""
+    """Parse ``90``, ``90s``, ``10m`` or ``1h30m`` as seconds.
+
+    Raises :class:`argparse.ArgumentTypeError`.
+    """
     match = _TIME.fullmatch(text.strip().lower())
     total = sum(float(match[unit] or 0) * factor for unit, factor in _UNITS) if match else 0.0
     if total <= 0:
@@ -107,7 +110,10 @@ def seconds(text: str) -> float:
 
 
 def short_seconds(text: str) -> float:
-    """``20ms``, ``800us``, or what :func:`seconds` takes. Raises :class:`argparse.ArgumentTypeError`."""
+    """Parse ``20ms``, ``800us``, or what :func:`seconds` takes, as seconds.
+
+    Raises :class:`argparse.ArgumentTypeError`.
+    """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|us)", text.strip().lower())
     if found is None:
         return seconds(text)
@@ -118,7 +124,10 @@ def short_seconds(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """``24GiB``, ``512MiB``, ``16GB`` or ``4096B`` in bytes. Raises :class:`argparse.ArgumentTypeError`."""
+    """Parse ``24GiB``, ``512MiB``, ``16GB`` or ``4096B`` as bytes.
+
+    Raises :class:`argparse.ArgumentTypeError`.
+    """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?)B?|B)", text.strip())
     size_bytes = 0
     if found is not None:
@@ -130,7 +139,10 @@ def size(text: str) -> int:
 
 
 def share(text: str) -> float:
-    """``1%`` or ``0.01`` as a share between 0 and 1. Raises :class:`argparse.ArgumentTypeError`."""
+    """Parse ``1%`` or ``0.01`` as a share between 0 and 1.
+
+    Raises :class:`argparse.ArgumentTypeError`.
+    """
     number = text.strip()
     try:
         found = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
@@ -142,12 +154,15 @@ def share(text: str) -> float:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """``a,b`` as names; blanks and doubled commas are forgiven, doubles dropped."""
+    """Parse ``a,b`` as names, without blanks, empty names and duplicates."""
     return tuple(dict.fromkeys(name for name in (part.strip() for part in text.split(",")) if name))
 
 
 def whole(least: int, text: str) -> int:
-    """A whole number that is at least ``least``. Raises :class:`argparse.ArgumentTypeError`."""
+    """Parse a whole number of at least ``least``.
+
+    Raises :class:`argparse.ArgumentTypeError`.
+    """
     try:
         number = int(text)
     except ValueError:
@@ -158,7 +173,7 @@ def whole(least: int, text: str) -> int:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A question that names the nearest known name, or nothing."""
+    """Suggest the nearest known name, or return an empty string."""
     import difflib
 
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)

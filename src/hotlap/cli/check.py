@@ -1,4 +1,4 @@
-"""``hotlap check``: for continuous integration. has the script become slower, or do its results differ?"""
+"""``hotlap check``: for CI: check for slowdowns and changed results."""
 
 from __future__ import annotations
 
@@ -139,6 +139,6 @@ def _write(path: Path, said: str, mode: str) -> None:
 
 
 def _refuse_folder(path: Path | None) -> None:
-    """Raises :class:`UsageError` at once for what would only be found out after minutes of trials."""
+    """Raise :class:`UsageError` now for what would otherwise fail after the trials."""
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
         raise UsageError(f"{path} is not a writable file.", remedy="Name a file in a folder that exists.")

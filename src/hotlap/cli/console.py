@@ -1,4 +1,4 @@
-"""rich's console as commands use it. Imported late: rich takes longer to import than some commands take altogether."""
+"""rich's console as commands use it. Imported late: importing rich takes longer than some commands run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Console
 
 
 class ReportConsole(Console):
-    """Shows text as it is, and leaves it to the caller to do something about a reader who has left."""
+    """A console that shows text unchanged and raises when its reader has gone."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(file=stream, markup=False, highlight=False, emoji=False)

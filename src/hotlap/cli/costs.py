@@ -1,4 +1,4 @@
-"""The options for energy and money, and the costs of a study by them."""
+"""The options for costs, and the costs of a study."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MOST_SAMPLES = 10**18
 
 
 def add_cost_options(parser: Parser, *, epochs: bool = False) -> None:
-    """What turns time into money. Nothing of it is measured: a report can be given another price at any time.
+    """Add the options that turn time into money. None of them is measured, so a report can use another price.
 
-    ``epochs`` is for commands without a script behind, whose own option of that name it could be.
+    ``epochs`` is for commands that take no script, which could have an option of that name.
     """
     group = parser.add_argument_group("costs")
     group.add_argument(
@@ -35,9 +35,9 @@ def add_cost_options(parser: Parser, *, epochs: bool = False) -> None:
 
 
 def costs_of(study: Study, choices: argparse.Namespace) -> Costs | None:
-    """The costs of a study by the options; None where no sample was timed.
+    """Compute the costs of a study; None if no sample was timed.
 
-    Raises :class:`UsageError` for epochs of a length that the study does not know.
+    Raises :class:`UsageError` for epochs if the study does not record their length.
     """
     length = choices.samples
     if getattr(choices, "epochs", None) is not None:
@@ -50,7 +50,10 @@ def costs_of(study: Study, choices: argparse.Namespace) -> Costs | None:
 
 
 def price(text: str) -> Price:
-    """``2.50``, ``2.50EUR`` or ``$2.50`` as a price. Raises :class:`argparse.ArgumentTypeError`."""
+    """Parse ``2.50``, ``2.50EUR`` or ``$2.50`` as a price.
+
+    Raises :class:`argparse.ArgumentTypeError`.
+    """
     match = _PRICE.fullmatch(text.strip())
     amount = float(match["amount"]) if match else 0.0
     currencies = [it for it in (match["before"], match["behind"]) if it] if match else []
@@ -60,7 +63,10 @@ def price(text: str) -> Price:
 
 
 def samples(text: str) -> int:
-    """``1281167``, ``50k``, ``1.28M`` or ``2B`` as a number. Raises :class:`argparse.ArgumentTypeError`."""
+    """Parse ``1281167``, ``50k``, ``1.28M`` or ``2B`` as a number.
+
+    Raises :class:`argparse.ArgumentTypeError`.
+    """
     match = _SAMPLES.fullmatch(text.strip().replace("_", ""))
     found = round(float(match["amount"]) * _UNITS[match["unit"]]) if match and len(text) < 30 else 0
     if not 0 < found <= _MOST_SAMPLES:

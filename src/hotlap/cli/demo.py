@@ -1,4 +1,4 @@
-"""``hotlap demo``: the main job on a small workload that ships with the package."""
+"""``hotlap demo``: tune a small workload that ships with hotlap."""
 
 from __future__ import annotations
 

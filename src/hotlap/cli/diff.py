@@ -76,7 +76,7 @@ def _side(path: Path) -> Side:
 
 
 # ---------------------------------------------------------------------------------------------
-# Which of the two it is
+# Traces or studies
 # ---------------------------------------------------------------------------------------------
 
 
@@ -95,14 +95,14 @@ def _is_study(path: Path) -> bool:
 
 
 def _begins_as_study(path: Path) -> bool:
-    """Whether a file begins as a study does; a trace may be far too large to be read as one."""
+    """Return whether a file begins like a study; a trace may be too large to parse."""
     with open_regular(path) as file:
         head = file.read(_HEAD_BYTES).lstrip()
     return head.startswith(b"{") and b'"format_version"' in head and b'"traceEvents"' not in head
 
 
 # ---------------------------------------------------------------------------------------------
-# Reading it
+# Reading them
 # ---------------------------------------------------------------------------------------------
 
 
@@ -119,18 +119,18 @@ def _study_side(path: Path) -> Side:
 
 
 def _profile_of(study: Study) -> Profile:
-    """What the profiled launch saw; nothing for a study without one, or without its folder."""
+    """Read what the profiled launch recorded; None without one, or without its folder."""
     found = attachment_of(Path(study.directory), ATTACHMENT, Profile) if study.directory else None
     return found or Profile()
 
 
 def _shown(path: Path, study: Study) -> str:
-    """The study that a folder of studies stood for."""
+    """Return the study that was chosen from a folder of studies."""
     return study.directory if study.directory and path.is_dir() else str(path)
 
 
 def _traces_side(path: Path) -> Side:
-    """Files of a folder that are no traces are left out, and the side says so."""
+    """Read the traces of a folder; other files are left out, with a note."""
     try:
         breakdowns, skipped = read_all(path, kernels=_KERNELS)
     except TraceError as error:
@@ -143,7 +143,7 @@ def _traces_side(path: Path) -> Side:
 
 
 def _host_side(breakdown: Breakdown) -> tuple[tuple[OperatorRow, ...], HostTime | None]:
-    """Operators and the host's time, where no device tells more; for these the trace is read once more."""
+    """Read operators and host time again from a trace without a device."""
     if breakdown.devices:
         return (), None
     timeline = read_trace(breakdown.facts.path, with_inputs=True)

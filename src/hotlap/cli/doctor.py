@@ -1,4 +1,4 @@
-"""``hotlap doctor``: what this machine is, what it reaches, how it isolates trials, and what is wrong with it."""
+"""``hotlap doctor``: this machine's hardware, measured rates, isolation and problems."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def main(words: list[str], engine: api.Engine) -> int:
 
 
 def _machine(engine: api.Engine) -> Machine:
-    """The machine as trials started from this directory would find it, whether they would be refused or not."""
+    """Describe the machine as trials from this directory would find it."""
     here = Path.cwd()
     with owned_folder(".hotlap-doctor-", here if os.access(here, os.W_OK | os.X_OK) else None) as directory:
         try:

@@ -1,8 +1,7 @@
-"""What the installed command ``hotlap`` calls.
+"""The entry point of the installed command ``hotlap``.
 
-A command that only reads and prints is over in a tenth of a second. It does without what would take a good part of
-that: looking for rings of garbage, of which it makes none, and taking the interpreter down in good order, when all that
-it has written is flushed.
+Commands that only read and print skip garbage collection and the interpreter's shutdown, which take a
+notable part of their time. Their output is flushed before they exit.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ import os
 import sys
 
 READS_ONLY = frozenset({"lint", "rule", "trace"})
-"""Commands that leave nothing to be tidied up at exit: whatever they started has ended by then."""
+"""Commands that need no clean-up at exit: whatever they started has ended by then."""
 
 
 def run() -> int:
-    """Run the command line; the exit code."""
+    """Run the command line and return the exit code."""
     quick = not READS_ONLY.isdisjoint(sys.argv[1:2])
     if quick:
         gc.disable()

@@ -1,4 +1,4 @@
-"""``hotlap export``: a study for other tools. Nothing is measured."""
+"""``hotlap export``: write a study for other tools. Nothing is measured."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def main(words: list[str], engine: api.Engine) -> int:
 
 
 def _write(choices: argparse.Namespace, gathered: Gathered, folder: Path) -> tuple[list[str], str]:
-    """Write it; what was written, and what to do with it now."""
+    """Write the study; return what was written, and how to open it."""
     if choices.format == "csv":
         files = write_csv(tables(gathered), folder, force=choices.force)
         return [str(it) for it in files], "columns.csv describes every column"

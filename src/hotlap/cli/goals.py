@@ -1,4 +1,4 @@
-"""``--goal``, ``--slowdown`` and ``--p99``: what a search is to make better, and within which limits."""
+"""``--goal``, ``--slowdown`` and ``--p99``: what a search optimises, and within which limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GOALS = ("speed", "memory")
 
 
 def add_goal_options(parser: Parser) -> None:
-    """What the search is for."""
+    """Add the options for the goal of a search."""
     group = parser.add_argument_group("the goal")
     group.add_argument(
         "--goal",
@@ -32,7 +32,7 @@ def add_goal_options(parser: Parser) -> None:
 
 
 def add_inference_goal_options(parser: Parser) -> None:
-    """What a search over the calls of a model is for."""
+    """Add the options for the goal of a search over a model's calls."""
     group = parser.add_argument_group("the goal")
     group.add_argument(
         "--goal",
@@ -52,7 +52,10 @@ def add_inference_goal_options(parser: Parser) -> None:
 
 
 def inference_objective_from(choices: argparse.Namespace) -> Objective:
-    """What the choices ask for. Raises :class:`UsageError` for a slowdown where memory is not the goal."""
+    """Build the objective of a search over a model's calls.
+
+    Raises :class:`UsageError` for a slowdown if memory is not the goal.
+    """
     if choices.slowdown is not None and choices.goal != "memory":
         raise UsageError(
             f"--slowdown has no effect when the goal is {choices.goal}.", remedy="Add --goal memory, or leave it out."
@@ -62,7 +65,10 @@ def inference_objective_from(choices: argparse.Namespace) -> Objective:
 
 
 def objective_from(choices: argparse.Namespace) -> Objective:
-    """What the choices ask for. Raises :class:`UsageError` for a slowdown where speed is the goal."""
+    """Build the objective of a search.
+
+    Raises :class:`UsageError` for a slowdown if speed is the goal.
+    """
     goal, slowdown = getattr(choices, "goal", _GOALS[0]), getattr(choices, "slowdown", None)
     if goal == "memory":
         return for_memory(USUAL_SLOWDOWN if slowdown is None else slowdown)
@@ -74,7 +80,7 @@ def objective_from(choices: argparse.Namespace) -> Objective:
 
 
 def option_words(objective: Objective) -> list[str]:
-    """The options that ask for an objective; none where no option does, or by default."""
+    """Return the options that select an objective; empty for the default one."""
     slowdown, p99 = slowdown_of(objective), objective.p99_seconds
     words = ["--goal", "latency"] if objective.metric == MEDIAN_CALL_SECONDS else []
     words += ["--goal", "memory", "--slowdown", f"{slowdown:g}"] if slowdown is not None else []
@@ -82,7 +88,10 @@ def option_words(objective: Objective) -> list[str]:
 
 
 def ratio(text: str) -> float:
-    """``1.3`` or ``1.3x`` as a number from 1 on. Raises :class:`argparse.ArgumentTypeError`."""
+    """Parse ``1.3`` or ``1.3x`` as a number of at least 1.
+
+    Raises :class:`argparse.ArgumentTypeError`.
+    """
     try:
         found = float(text.strip().lower().removesuffix("x"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""``hotlap infer``: find what makes the calls of a model faster on this machine, with outputs that stay right."""
+"""``hotlap infer``: make a model's calls faster on this machine and keep its outputs right."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What people type in front of a script: interpreters with options, launchers, tools that run in an environment.
+"""Interpreters with options, launchers, and environment tools in front of a script.
 
-A launcher becomes the module that it starts, with all that follows as its arguments. A tool such as ``uv run`` is left
-out, and the interpreter of the environment that it would use is taken.
+A launcher is replaced by the module that it starts, with everything that follows as its arguments. A tool such as
+``uv run`` is replaced by the interpreter of the environment that it would use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MODULES: Mapping[str, tuple[tuple[str, ...], str]] = {
 """A launcher's name, the words that must follow it, and the module that its command starts."""
 
 _OTHER_HOMES = {"lightning.fabric.cli": "lightning_fabric.cli"}
-"""The same module as a package of its own has it."""
+"""The same module in its separate package."""
 
 _TOOLS = ("uv", "poetry", "pdm", "rye", "pipenv", "hatch")
 _OF_THE_TOOL = {
@@ -57,9 +57,9 @@ class Typed:
 
 
 def understood(words: Sequence[str], command: str) -> Typed:
-    """What a command line means, whatever stands in front of the script.
+    """Resolve a command line, whatever precedes the script.
 
-    Raises :class:`UsageError`, with what to type instead, for options and launchers that cannot be taken over.
+    Raises :class:`UsageError`, with what to type instead, for unsupported options and launchers.
     """
     typed = _without_tool(list(words), command)
     typed = _without_python(typed)
@@ -95,7 +95,7 @@ def _without_tool(words: list[str], command: str) -> Typed:
 
 
 def _interpreter_of_the_project() -> str:
-    """That of the virtual environment in this folder or above it, else of the active one, else ours."""
+    """Find the interpreter: of a virtual environment here or above, else of the active one, else ours."""
     here = Path.cwd()
     named = os.environ.get("UV_PROJECT_ENVIRONMENT") or ".venv"
     active = [Path(os.environ["VIRTUAL_ENV"])] if os.environ.get("VIRTUAL_ENV") else []
@@ -111,7 +111,7 @@ def _interpreter_of_the_project() -> str:
 
 
 def _without_python(typed: Typed) -> Typed:
-    """The interpreter and its options taken off, where the words begin with one."""
+    """Remove the interpreter and its options if the words begin with one."""
     first = typed.words[0] if typed.words else ""
     if not _PYTHON.fullmatch(Path(first).name):
         return typed
@@ -127,8 +127,10 @@ def _without_python(typed: Typed) -> Typed:
 
 
 def _options_of_python(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The interpreter's options, and all that follows them. Raises :class:`UsageError` for those that no trial can
-    have."""
+    """Split the interpreter's options from what follows them.
+
+    Raises :class:`UsageError` for options that trials cannot have.
+    """
     options: list[str] = []
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] not in ("-", "--", "-m"):
@@ -165,7 +167,7 @@ def _check_options(word: str, letters: str) -> None:
 
 
 def _as_module(typed: Typed, command: str) -> Typed:
-    """A launcher as the module that it starts."""
+    """Replace a launcher by the module that it starts."""
     first = typed.words[0]
     path, name = Path(first), Path(first).name
     if _is_script(path) and not (os.sep in first and _is_installed(path, name)):
@@ -191,17 +193,17 @@ def _as_module(typed: Typed, command: str) -> Typed:
 
 
 def _is_script(path: Path) -> bool:
-    """Whether Python can run it; a folder of a launcher's sources is no script."""
+    """Return whether Python can run it; a folder of a launcher's sources is no script."""
     return path.is_file() or (path / "__main__.py").is_file()
 
 
 def _is_installed(path: Path, name: str) -> bool:
-    """Whether a path names a launcher in an environment's folder, with the interpreter next to it."""
+    """Return whether a path is a launcher next to an environment's interpreter."""
     return name in _MODULES and os.access(path, os.X_OK) and os.access(path.with_name("python"), os.X_OK)
 
 
 def has_package(package: str) -> bool:
-    """Whether our own interpreter can import a package here; what another one has is not known."""
+    """Return whether our own interpreter can import a package here."""
     return (
         package in sys.builtin_module_names
         or PathFinder.find_spec(package, [os.fspath(Path.cwd()), *sys.path]) is not None
@@ -209,7 +211,10 @@ def has_package(package: str) -> bool:
 
 
 def _home_of(module: str, launcher: str, python: str) -> str:
-    """The module, under the name by which it is installed. Raises :class:`UsageError` where it surely is not."""
+    """Return the installed module's name.
+
+    Raises :class:`UsageError` if it is certainly not installed.
+    """
     for name in filter(None, (module, _OTHER_HOMES.get(module))):
         if has_package(name.partition(".")[0]):
             return name

@@ -1,4 +1,4 @@
-"""``hotlap lint``: bad patterns of training code that can be seen without running it, and their fixes."""
+"""``hotlap lint``: find and fix bad patterns in training code without running it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``hotlap``: which of its commands is meant, and what becomes of errors."""
+"""The command ``hotlap``: choose the subcommand and report errors."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ COMMANDS = {
 RUNS_SCRIPTS = frozenset(
     {"tune", "run", "profile", "batch", "memory", "patch", "check", "lab", "infer", "nan", "doctor", "demo"}
 )
-"""Commands that start a script, or try what that takes: they need Linux."""
+"""Commands that start a script, or test whether one can be started: they need Linux."""
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 _KILLED = 128
-"""What is added to a signal's number, as shells do."""
+"""Exit codes for signals are this plus the signal's number, as in shells."""
 
 
 def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> int:
-    """Run the command line and return the exit code. ``engine`` is who makes trials happen."""
+    """Run the command line and return the exit code; ``engine`` runs the trials."""
     words = list(sys.argv[1:] if argv is None else argv)
     screen.keep_quiet(False)
     signals = EndingSignals()
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> 
         with signals:
             code = _attempt(words, engine, signals)
     except Ended:
-        pass  # it came when all else was over
+        pass  # the signal came after the command had finished
     if signals.received is None:
         return code
     try:
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> 
 
 
 def _attempt(words: list[str], engine: Engine | None, signals: EndingSignals) -> int:
-    """The exit code of the command, its errors said."""
+    """Run the command, report its errors, and return the exit code."""
     try:
         code = _dispatch(words, engine)
         sys.stdout.flush()
@@ -102,12 +102,12 @@ def _attempt(words: list[str], engine: Engine | None, signals: EndingSignals) ->
         return _BROKEN_PIPE
     except OSError as error:
         if signals.received is not None:
-            return _KILLED  # with the terminal went all that can be written to
+            return _KILLED  # the terminal is closed: nothing can be written
         if error.errno not in _NO_ROOM or _wants_traceback(words):
             raise
         screen.complain(_disk_is_full(error))
         return 1
-    except SystemExit as leaving:  # argparse, having printed its help
+    except SystemExit as leaving:  # argparse exits after printing its help
         return leaving.code if isinstance(leaving.code, int) else 0
     return code
 
@@ -122,8 +122,10 @@ def _disk_is_full(error: OSError) -> HotlapError:
 
 
 def _write_nowhere(*streams: TextIO) -> None:
-    """Whoever read these has left: what is still buffered must not fail again when Python flushes it at exit, which
-    would change the exit code."""
+    """Discard what is still buffered for a reader that has gone.
+
+    Python's flush at exit would otherwise fail again and change the exit code.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         os.dup2(nowhere, stream.fileno())
@@ -131,7 +133,7 @@ def _write_nowhere(*streams: TextIO) -> None:
 
 
 def overview() -> str:
-    """The text of ``hotlap --help``."""
+    """Return the text of ``hotlap --help``."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
     return "\n".join(
@@ -176,7 +178,7 @@ def _no_such_command(word: str) -> UsageError:
 
 
 def _wants_traceback(words: list[str]) -> bool:
-    """Whether ``--debug`` is among our options; one behind the script is the script's."""
+    """Return whether ``--debug`` is an option of hotlap, not of the script."""
     if not words or words[0] not in COMMANDS:
         return "--debug" in words
     try:

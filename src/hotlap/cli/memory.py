@@ -1,4 +1,4 @@
-"""``hotlap memory``: where the memory of a training step goes, and what keeps more with every step."""
+"""``hotlap memory``: show where a training step's memory goes, and what grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which study a command means, and a remark where it is not the newest."""
+"""Find the study that a command names, and say if it is not the newest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from hotlap.study import Need
 
 
 def named_folder(path: Path, need: Need) -> Path:
-    """The study that a path names, or the last one with what is needed. Raises :class:`hotlap.errors.StudyError`."""
+    """Find the study at a path, or the last one that has what is needed.
+
+    Raises :class:`hotlap.errors.StudyError`.
+    """
     found = api.find_study(path, need)
     if found.passed_over:
         screen.note(found.passed_over)
@@ -19,5 +22,5 @@ def named_folder(path: Path, need: Need) -> Path:
 
 
 def named_study(path: Path, need: Need) -> Study:
-    """The same, read."""
+    """Find the study and read it."""
     return api.load_study(named_folder(path, need))

@@ -1,4 +1,4 @@
-"""The options that the commands with a search share."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hotlap.records import NetworkMode, Workload
 
 
 def script_parser(command: str, description: str, examples: str) -> Parser:
-    """The parser of a command that is given a script or a module, with its arguments."""
+    """Make the parser of a command that takes a script or a module with its arguments."""
     usage = (
         f"hotlap {command} [options] SCRIPT [arguments of the script]\n"
         f"       hotlap {command} [options] -m MODULE [arguments of the module]"
@@ -32,21 +32,24 @@ def script_parser(command: str, description: str, examples: str) -> Parser:
 
 
 def parsed(made: Parser, words: list[str]) -> tuple[argparse.Namespace, Workload]:
-    """What was chosen, and the script or module that follows. Raises :class:`UsageError`."""
+    """Parse the options and the script or module that follows.
+
+    Raises :class:`UsageError`.
+    """
     own, target = made.split(words)
     choices = made.parse_args(own)
     return choices, workload_from(target, made.prog.removeprefix("hotlap "))
 
 
 def add_study_options(parser: Parser, *, rounds: bool = True) -> None:
-    """How launches of a study without a plan are made, and what is shown of it."""
+    """Add the options for launches and output of a study without a plan."""
     add_isolation_options(parser)
     add_limit_options(parser, rounds=rounds)
     add_output_options(parser, plan=False)
 
 
 def add_comparison_options(group: argparse._ActionsContainer) -> None:
-    """How long and how strictly two versions of a script are compared."""
+    """Add the options for comparing two versions of a script."""
     group.add_argument(
         "--delta",
         type=arguments.share,
@@ -60,14 +63,14 @@ def add_comparison_options(group: argparse._ActionsContainer) -> None:
 
 
 def add_budget_option(group: argparse._ActionsContainer) -> None:
-    """How long a command may take that proves nothing within."""
+    """Add the budget of a command that verifies nothing."""
     group.add_argument(
         "--budget", type=arguments.seconds, metavar="TIME", help="stop after this long: 90s, 10m (default: no limit)"
     )
 
 
 def add_parity_option(group: argparse._ActionsContainer, *also: str) -> None:
-    """Over how many steps losses are compared; ``also`` are other names of the option."""
+    """Add the number of compared steps; ``also`` are other names of the option."""
     group.add_argument(
         "--parity-steps",
         *also,
@@ -79,7 +82,7 @@ def add_parity_option(group: argparse._ActionsContainer, *also: str) -> None:
 
 
 def add_quick_option(parser: Parser) -> None:
-    """Answers without proof."""
+    """Add ``--quick``: answers without proof."""
     parser.add_argument(
         "--quick",
         action="store_true",
@@ -89,7 +92,7 @@ def add_quick_option(parser: Parser) -> None:
 
 
 def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
-    """How long and how strictly to search."""
+    """Add the options for the budget and strictness of a search."""
     default = "no limit" if budget is None else f"{budget / 60:g}m"
     group = parser.add_argument_group("the search")
     group.add_argument(
@@ -118,7 +121,7 @@ def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
 
 
 def add_seed_option(group: argparse._ActionsContainer, what: str = "launches") -> None:
-    """The number that all randomness of a study follows from."""
+    """Add the seed of all random numbers of a study."""
     group.add_argument(
         "--seed",
         type=partial(arguments.whole, 0),
@@ -129,7 +132,7 @@ def add_seed_option(group: argparse._ActionsContainer, what: str = "launches") -
 
 
 def add_limit_options(parser: Parser, *, rounds: bool = True) -> None:
-    """What is rarely needed; ``rounds`` for commands that compare times."""
+    """Add rarely needed limits; ``rounds`` for commands that compare times."""
     group = parser.add_argument_group("limits, rarely needed")
     for flag, default, what in (
         ("--startup-limit", 600.0, "abort a trial that takes longer than this to its first step"),
@@ -152,7 +155,7 @@ def add_limit_options(parser: Parser, *, rounds: bool = True) -> None:
 
 
 def add_isolation_options(parser: Parser) -> None:
-    """How trials are isolated from this machine."""
+    """Add the options for isolating trials."""
     group = parser.add_argument_group("isolation of trials")
     group.add_argument(
         "--network",
@@ -170,7 +173,7 @@ def add_isolation_options(parser: Parser) -> None:
 
 
 def add_lever_options(parser: Parser) -> None:
-    """Which levers to try."""
+    """Add the options that choose levers."""
     group = parser.add_argument_group("the levers (`hotlap levers` lists them)")
     group.add_argument("--only", type=arguments.names, default=(), metavar="A,B", help="try only these")
     group.add_argument("--skip", type=arguments.names, default=(), metavar="A,B", help="do not try these")
@@ -184,7 +187,7 @@ def add_lever_options(parser: Parser) -> None:
 
 
 def add_output_options(parser: Parser, *, plan_out: str = "", plan: bool = True) -> None:
-    """What is shown and what is written; without ``plan`` there is none to write."""
+    """Add the options for output; ``plan`` if there is a plan to write."""
     group = parser.add_argument_group("output")
     if plan:
         default = f" (default: {plan_out})" if plan_out else ""
@@ -203,7 +206,7 @@ def add_output_options(parser: Parser, *, plan_out: str = "", plan: bool = True)
 
 
 def launch_options(choices: argparse.Namespace) -> Options:
-    """What a command that starts scripts was told of its launches; nothing is checked yet."""
+    """Read the options of launches; nothing is checked yet."""
     return Options(
         budget_seconds=getattr(choices, "budget", None),
         seed=choices.seed,
@@ -217,12 +220,12 @@ def launch_options(choices: argparse.Namespace) -> Options:
 
 
 def comparison_options_from(choices: argparse.Namespace) -> Options:
-    """The options of a comparison of two versions; nothing is checked yet."""
+    """Read the options of a comparison of two versions; nothing is checked yet."""
     return msgspec.structs.replace(launch_options(choices), delta=choices.delta, parity_steps=choices.parity_steps)
 
 
 def options_from(choices: argparse.Namespace) -> Options:
-    """The search's options, checked. Raises :class:`UsageError`."""
+    """Read and check the search's options. Raises :class:`UsageError`."""
     options = msgspec.structs.replace(
         launch_options(choices),
         only=getattr(choices, "only", ()),

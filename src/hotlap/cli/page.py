@@ -1,4 +1,4 @@
-"""The HTML report as a file: what it is made of is read from the study's folder, and nothing is measured."""
+"""Write the HTML report from the study's folder. Nothing is measured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _HEAD_BYTES = 4096
 
 
 def write_page(study: Study, path: Path, costs: Costs | None) -> None:
-    """Write the report as a whole or not at all, in place of what lies there. Raises :class:`HotlapError`."""
+    """Write the report atomically over an existing one.
+
+    Raises :class:`HotlapError`.
+    """
     made = page(_material(study, costs))
     try:
         replace(path, made.encode("utf-8"))
@@ -42,9 +45,9 @@ def write_page(study: Study, path: Path, costs: Costs | None) -> None:
 
 
 def check_place(path: Path) -> None:
-    """A word too many may not cost anybody a file: only what says that it is a report is replaced.
+    """Refuse to overwrite anything but a report of hotlap.
 
-    Raises :class:`UsageError` for a place where something else lies.
+    Raises :class:`UsageError` if the path is anything else.
     """
     if path.is_dir():
         raise UsageError(
@@ -83,7 +86,7 @@ def _material(study: Study, costs: Costs | None) -> Material:
 
 
 def _options(directory: Path) -> Options | None:
-    """What the study was asked for; None where its journal is gone or of another make."""
+    """Read the study's options; None if its journal is missing or incompatible."""
     try:
         header = studies.read_header(directory / studies.JOURNAL)
         return msgspec.json.decode(header.options, type=Options)
@@ -92,7 +95,7 @@ def _options(directory: Path) -> Options | None:
 
 
 def _lanes(trace_path: str) -> Lanes | None:
-    """The profiled steps, where their trace still lies there and can be read."""
+    """Read the profiled steps; None if their trace is missing or unreadable."""
     if not trace_path:
         return None
     try:
@@ -103,7 +106,7 @@ def _lanes(trace_path: str) -> Lanes | None:
 
 
 def _command(study: Study, options: Options | None) -> str:
-    """The command that made the study, as one would type it again."""
+    """Return the command that made the study, as one would type it again."""
     command = studies.command_of(study)
     parser: Parser = importlib.import_module(f"hotlap.cli.{command}").parser()
     changed = _changed(options, parser) if options is not None else ()
@@ -116,7 +119,7 @@ def _command(study: Study, options: Options | None) -> str:
 
 
 def _changed(options: Options, parser: Parser) -> Iterator[Sequence[str]]:
-    """The options that are not those of the command by default, each with its value."""
+    """Return the options that differ from the command's defaults, with their values."""
     usual = parser.get_default
     if options.budget_seconds is not None:
         yield "--budget", f"{options.budget_seconds:g}s"

@@ -1,4 +1,4 @@
-"""``hotlap patch``: the levers of a study as a change of the script's source, run and compared before it is shown."""
+"""``hotlap patch``: write a study's levers into the source, tested before it is shown."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def main(words: list[str], engine: api.Engine) -> int:
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Our own words, and behind ``--`` the script's command."""
+    """Split hotlap's own words from the script's command after ``--``."""
     end = words.index("--") if "--" in words else len(words)
     return words[:end], words[end + 1 :]
 
@@ -139,7 +139,7 @@ def _watched(choices: argparse.Namespace, found: Study) -> Iterator[OnProgress]:
         yield view.update
 
 
-# -- what becomes of it ---------------------------------------------------------------------------
+# -- output and writing ---------------------------------------------------------------------------
 
 
 def _given(choices: argparse.Namespace, found: Study, patch: Patch) -> int:
@@ -160,7 +160,7 @@ def _given(choices: argparse.Namespace, found: Study, patch: Patch) -> int:
 
 
 def _print_diff(patch: Patch) -> None:
-    """As it is, with the line ends of the files, whatever the terminal's own are."""
+    """Print the diff unchanged, with the files' own line ends."""
     content = patch_text(patch)
     sys.stdout.flush()
     buffer = getattr(sys.stdout, "buffer", None)

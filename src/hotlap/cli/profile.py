@@ -1,4 +1,4 @@
-"""``hotlap profile``: say why a script is slow; nothing is tried."""
+"""``hotlap profile``: show why a script is slow; no levers are tried."""
 
 from __future__ import annotations
 

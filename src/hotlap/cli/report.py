@@ -19,7 +19,7 @@ from hotlap.render.terminal import report
 _DESCRIPTION = "Shows a study again, by default the last one. Nothing is measured."
 
 PAGE = Path("hotlap-report.html")
-"""Where the HTML report goes unless another file is named."""
+"""The default file of the HTML report."""
 
 _EXAMPLES = """\
 examples:
@@ -87,7 +87,7 @@ def _page(found: Study, path: Path, costs: Costs | None, *, show: bool) -> None:
 
 
 def _shown_plan(path: Path | None) -> str:
-    """The plan to name in the next command: the one just written, or the usual one where it lies."""
+    """Return the plan to name in the next command: the one just written, or an existing hotlap.toml."""
     if path is not None:
         return str(path)
     usual = Path("hotlap.toml")

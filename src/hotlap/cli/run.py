@@ -1,4 +1,4 @@
-"""``hotlap run``: the script with the levers of a plan, with no change to its source."""
+"""``hotlap run``: run a script with the levers of a plan, without changing its source."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def main(words: list[str], engine: api.Engine) -> int:
 
 
 def _other_torch(path: Path, workload: Workload) -> str:
-    """What to say when the plan was made with another torch than ours; another interpreter's is not known."""
+    """Warn if the plan was made with another torch; unknown for other interpreters."""
     planned = str(plan.read_head(path).get("torch", ""))
     if not planned or workload.python != sys.executable:
         return ""

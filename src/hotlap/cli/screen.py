@@ -13,17 +13,17 @@ from hotlap.errors import HotlapError
 from hotlap.render import text
 from hotlap.render.lines import Paper
 
-# At run time rich is imported by those who use it: that takes longer than some commands take altogether.
+# rich is imported where it is used: importing it takes longer than some commands run.
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _USUAL_WIDTH = 80
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
-"""Whether remarks are left out."""
+"""Whether remarks are hidden."""
 
 
 def keep_quiet(quiet: bool = True) -> None:
-    """Show no remarks from now on, errors alone; or show them again."""
+    """Hide remarks, but not errors, from now on; or show them again."""
     _quiet.set(quiet)
 
 
@@ -43,13 +43,13 @@ def show(what: RenderableType) -> None:
 
 
 def redraws(console: Console) -> bool:
-    """Whether lines can be drawn over: on a terminal that knows how, whatever the environment says of colours."""
+    """Return whether the terminal can redraw lines, whatever its colour settings."""
     stream = console.file
     return stream.isatty() and console.is_terminal and not console.is_dumb_terminal
 
 
 def say(line: str) -> None:
-    """Print one line as it is, however long, for other programs to read."""
+    """Print one line unchanged, however long, for other programs to read."""
     sys.stdout.write(f"{line}\n")
 
 
@@ -61,7 +61,7 @@ def document(kind: str, what: object, *, exact: bool = False) -> None:
 
 
 def paper() -> Paper:
-    """What standard output is, for pages that are laid out without rich."""
+    """Describe standard output, for pages that are laid out without rich."""
     stream = _lenient(sys.stdout)
     plain = os.environ.get("TERM", "") in ("", "dumb", "unknown") or bool(os.environ.get("NO_COLOR"))
     return Paper(
@@ -72,8 +72,10 @@ def paper() -> Paper:
 
 
 def note(line: str, style: str = "dim", *, always: bool = False) -> None:
-    """Print a remark next to the report. Who asked for quiet gets only what must ``always`` be said: why there is no
-    report, say."""
+    """Print a remark next to the report.
+
+    With ``--quiet`` only remarks with ``always`` are shown, such as why there is no report.
+    """
     if _quiet.get() and not always:
         return
     from rich.text import Text
@@ -82,12 +84,12 @@ def note(line: str, style: str = "dim", *, always: bool = False) -> None:
 
 
 def quote_error(traceback: str) -> None:
-    """A traceback of ours, on standard error."""
+    """Print a traceback of hotlap's own error on standard error."""
     sys.stderr.write(_presentable(traceback))
 
 
 def warn_verbatim(lines: Iterable[str]) -> None:
-    """Print lines that a decision rests on: cleaned already, with whole paths, and whoever asked for quiet."""
+    """Print lines needed for a decision, cleaned, with full paths, even with ``--quiet``."""
     from rich.text import Text
 
     for line in lines:
@@ -95,7 +97,7 @@ def warn_verbatim(lines: Iterable[str]) -> None:
 
 
 def quote(output: str) -> None:
-    """A script's own words, already cleaned, on standard error."""
+    """Print a script's output, already cleaned, on standard error."""
     from rich.text import Text
 
     console = err()
@@ -104,7 +106,7 @@ def quote(output: str) -> None:
 
 
 def complain(error: HotlapError) -> None:
-    """Print an error: what happened and where in one sentence, what to do in another."""
+    """Print an error: what happened and where, then what to do."""
     from rich.text import Text
 
     where = f" ({text.one_line(_presentable(error.where), limit=300)})" if error.where else ""
@@ -130,7 +132,7 @@ def _console(stream: TextIO) -> Console:
 
 
 def _lenient(stream: TextIO) -> TextIO:
-    """The stream, which shows a sign for characters that it cannot write."""
+    """Return the stream; it replaces characters that it cannot encode."""
     if isinstance(stream, io.TextIOWrapper) and not _shows_unicode(stream):
         stream.reconfigure(errors="replace")
     return stream
@@ -141,7 +143,7 @@ def _shows_unicode(stream: TextIO) -> bool:
 
 
 def width() -> int:
-    """How wide standard output is: what COLUMNS says, else what the terminal says, else 80."""
+    """Return standard output's width: COLUMNS, else the terminal's width, else 80."""
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and 0 < int(said) < 10_000:
         return int(said)

@@ -1,8 +1,8 @@
-"""Being told to end: SIGTERM, as from a job scheduler, and SIGHUP, as from a terminal that was closed.
+"""Handle SIGTERM, as from a job scheduler, and SIGHUP, as from a closed terminal.
 
-Both have the effect of Ctrl-C: trials end, the study is saved as interrupted, the cursor comes back. Signals that were
-ignored when hotlap was started stay ignored (``nohup``; Ctrl-C in a shell's background job), and whoever embeds hotlap
-and handles them keeps that.
+Both have the effect of Ctrl-C: trials end, the study is saved as interrupted, the cursor is restored. Signals that were
+ignored when hotlap started stay ignored (``nohup``; Ctrl-C in a shell's background job), and handlers of a
+program that embeds hotlap stay in place.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _WATCHED = tuple(it for it in signal.Signals if it.name in ("SIGTERM", "SIGHUP")
 
 
 class Ended(KeyboardInterrupt):
-    """Raised wherever the main thread is when such a signal comes: what undoes things on Ctrl-C does so here."""
+    """Raised in the main thread when such a signal arrives, so that clean-up runs as after Ctrl-C."""
 
 
 class EndingSignals:
-    """While the block runs these signals raise :class:`Ended`; ``received`` is the first that came.
+    """Raise :class:`Ended` on these signals; ``received`` is the first one.
 
-    Further ones change nothing: what they ask for is under way. Does nothing outside of the main thread, where signals
-    are not handled.
+    Further signals change nothing, because the clean-up is under way. Outside of the main thread this does nothing,
+    since signals are not handled there.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class EndingSignals:
             signal.signal(number, signal.SIG_DFL)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._process:  # forked from us, and nothing to save: it ends as it would have
+        if os.getpid() != self._process:  # a forked child has nothing to save: it ends by the default action
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         elif self.received is None:

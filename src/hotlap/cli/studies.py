@@ -1,4 +1,4 @@
-"""Carrying out a study for a person who watches: progress, plan file, report, exit code."""
+"""Run a study from the command line: progress, plan file, report, exit code."""
 
 from __future__ import annotations
 
@@ -33,19 +33,22 @@ def new_study(
     engine: api.Engine,
     search: api.Search,
 ) -> int:
-    """A study of its own. Returns the exit code; raises :class:`hotlap.errors.HotlapError`."""
+    """Run a new study and return its exit code.
+
+    Raises :class:`hotlap.errors.HotlapError`.
+    """
     begin = partial(api.begin, workload, options, root=root, executor=engine.executor, search=search)
     return _carry_out(choices, workload, begin)
 
 
 def resumed_study(choices: argparse.Namespace, path: Path, given: Workload | None, engine: api.Engine) -> int:
-    """A study that was cut, from where it was cut; ``given`` is its command again, where that holds secrets.
+    """Resume an interrupted study and return its exit code.
 
-    Returns the exit code; raises :class:`hotlap.errors.HotlapError`.
+    ``given`` is its command again, if that contains secrets. Raises :class:`hotlap.errors.HotlapError`.
     """
     path = path.absolute()
     opening = opening_of(path, given)
-    approval(choices)(opening)  # before anything is drawn over the question
+    approval(choices)(opening)  # before the live display could cover the question
     go_on = partial(api.go_on, path, approve=only(opening), given=given, executor=engine.executor, search=engine.search)
     return _carry_out(choices, given, go_on)
 
@@ -95,7 +98,7 @@ def _show(found: Study, choices: argparse.Namespace, *, plan_path: str) -> None:
 
 
 def _show_failure(found: Study, choices: argparse.Namespace) -> None:
-    """The study as JSON where that was asked for, else the script's last words."""
+    """Print the study as JSON with ``--json``, else the end of the script's output."""
     if choices.json:
         screen.say(study_json(found))
         return
@@ -106,7 +109,7 @@ def _show_failure(found: Study, choices: argparse.Namespace) -> None:
 
 
 def _write_plan(found: Study, path: Path | None) -> str:
-    """Write the plan where there is one to write; where it went, or nothing."""
+    """Write the plan if there is one; return its path, or None."""
     if path is None or not found.plan.settings:
         return ""
     api.write_plan(found, path)

@@ -1,4 +1,4 @@
-"""``hotlap trace``: what a profiler's trace says of where the time went, and why."""
+"""``hotlap trace``: analyse a profiler's trace: where the time went, and why."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ examples:
 
 _STANDARD_INPUT = "-"
 _MOST_ROWS = 100
-"""Of each table in the document, unless more are asked for."""
+"""Rows of each table in the document, unless more are requested."""
 
 _TRACES_OF_STUDIES = "window"
 _Found = TypeVar("_Found")
 
 
 class _Judged(NamedTuple):
-    """A trace's account, what it comes to, and its collectives, which other ranks' are compared with."""
+    """A trace's account, its verdict, and its collectives for comparing ranks."""
 
     breakdown: Breakdown
     verdict: TraceVerdict
@@ -126,7 +126,7 @@ def main(words: list[str], engine: object = None) -> int:
 
 
 def _judged(path: Path, *, most: int, instances: bool) -> _Judged:
-    """A trace with its verdict; without a device, with the operators and the host's time as well."""
+    """Read a trace with its verdict; without a device, also operators and host time."""
     timeline = read_trace(path, with_inputs=True)
     attribution = Attribution(timeline)
     breakdown, rows = analyse(timeline, kernels=most), operators(timeline, attribution=attribution)
@@ -142,7 +142,7 @@ def _judged(path: Path, *, most: int, instances: bool) -> _Judged:
 
 
 def _from_standard_input(judged: Callable[[Path], _Judged]) -> _Judged:
-    """A trace that is piped in. It is kept in a temporary file meanwhile, since some of it is read twice."""
+    """Read a piped trace through a temporary file, because parts are read twice."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("Standard input is empty.", remedy="Pipe a trace: `hotlap trace - < trace.json`.")
     with TemporaryDirectory(prefix="hotlap-trace-") as folder:
@@ -161,8 +161,9 @@ def _from_standard_input(judged: Callable[[Path], _Judged]) -> _Judged:
 
 
 def read_all(path: Path, *, kernels: int) -> tuple[list[Breakdown], list[tuple[str, str]]]:
-    """Every trace at the path, one after the other in memory; and the files of a folder that are none, with the reason,
-    unless hotlap wrote them into a study's folder.
+    """Read every trace at the path, one in memory at a time.
+
+    Files of a folder that are not traces are returned with the reason, unless hotlap wrote them into a study's folder.
 
     ``kernels`` bounds the rows of each kernel table. Raises :class:`TraceError` where nothing can be read.
     """
@@ -193,7 +194,7 @@ def _read_each(path: Path, read: Callable[[Path], _Found]) -> tuple[list[_Found]
 
 
 def _is_of_a_study(file: Path, root: Path) -> bool:
-    """Whether a file is one of those that a study is made of, and no trace of its profiled steps."""
+    """Return whether a file belongs to a study and is not a trace of its steps."""
     if file.name.startswith(_TRACES_OF_STUDIES):
         return False
     above = [it for it in file.parents if it == root or root in it.parents]

@@ -1,4 +1,4 @@
-"""Asking before the command of a study is run that this user did not make here."""
+"""Ask before running the command of a study that this user did not make here."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from hotlap.study import Approve, Opening, refuse_foreign
 
 
 def add_trust_option(parser: Parser) -> None:
-    """The option that stands for the answer."""
+    """Add ``--yes``, which answers the question in advance."""
     parser.add_argument(
         "--yes", action="store_true", help="without confirmation, run the command of a study that was not made here"
     )
 
 
 def approval(choices: argparse.Namespace) -> Approve:
-    """What shows a foreign study's command and asks, unless ``--yes`` was given. Without a terminal there is nobody to
-    ask, and it raises :class:`UsageError`."""
+    """Make a function that shows a foreign study's command and asks, unless ``--yes`` is given.
+
+    Without a terminal it raises :class:`UsageError`.
+    """
 
     def approve(opening: Opening) -> None:
         if opening.ours:
@@ -41,7 +43,7 @@ def approval(choices: argparse.Namespace) -> Approve:
 
 
 def only(approved: Opening) -> Approve:
-    """What lets nothing pass but the study that was approved, unchanged since. Raises :class:`UsageError`."""
+    """Make a function that accepts only the approved study, unchanged. Raises :class:`UsageError`."""
 
     def approve(opening: Opening) -> None:
         if opening != approved:
@@ -51,7 +53,7 @@ def only(approved: Opening) -> Approve:
 
 
 def command_lines(opening: Opening) -> list[str]:
-    """What would be run, where, and why it is asked; paths are whole, since they are what is decided on."""
+    """Describe what would run, where, and why hotlap asks; paths are shown in full."""
     workload = opening.workload
     return [
         f"The study {text.one_line(opening.directory)} was not made here by you: {opening.why_foreign}. It would run:",

@@ -80,7 +80,7 @@ def main(words: list[str], engine: api.Engine) -> int:
 
 
 def _study_named(words: list[str], root: Path) -> tuple[Path, list[str]]:
-    """The study to go on with, and the command that was given again, if any."""
+    """Return the study to resume, and the command that was given again, if any."""
     if not words:
         return root, []
     path = Path(words[0])

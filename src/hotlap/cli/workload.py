@@ -1,4 +1,4 @@
-"""From the tail of a command line to the workload it names."""
+"""Find the workload that the end of a command line names."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _EXAMPLE = "Give one, for example `hotlap {command} train.py --epochs 1` or `hot
 
 
 def workload_from(words: Sequence[str], command: str) -> Workload:
-    """The script or module that the words name, with its arguments, as people type them: with ``python -u`` in front,
-    under ``torchrun`` or ``accelerate launch``, by ``uv run`` (:mod:`hotlap.cli.launchers`).
+    """Find the script or module that the words name, with its arguments.
 
-    Raises :class:`UsageError` when nothing is named, when there is no such script or module, or when what stands in
-    front of it is not known.
+    ``python -u``, ``torchrun``, ``accelerate launch`` or ``uv run`` may precede it (:mod:`hotlap.cli.launchers`).
+
+    Raises :class:`UsageError` when nothing is named, when there is no such script or module, or when what
+    precedes it is unknown.
     """
     typed = understood(words, command)
     if not typed.words or typed.words == ("-m",):
