@@ -1,1 +1,1 @@
-"""What hotlap can be asked to do, one file or folder each."""
+"""What hotlap can do, one file or folder each."""

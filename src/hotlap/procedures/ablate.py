@@ -1,7 +1,7 @@
-"""Does each kept lever still earn its place? The full plan against itself without each lever in turn.
+"""Ablation: compare the full plan with the plan without each kept lever in turn.
 
-A lever that gained early may be idle once others are on. It is left out when the plan without it is as fast; and when
-its own trial did not survive the correction for the number of levers tried (Holm), only a clear loss keeps it.
+A lever that gained early may gain nothing once others are on. It is dropped when the plan without it is as fast; and
+when its own trial did not survive the correction for the number of levers tried (Holm), only a clear loss keeps it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MARGIN = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A lever that was taken out, and the comparison that says why: the plan without it, against the plan with it
-    (None where there was no budget for one)."""
+    """A lever that was dropped, and the comparison of the plan without it with the plan with it (None if the
+    budget allowed none)."""
 
     lever: str
     comparison: Comparison | None
@@ -39,7 +39,7 @@ def ablate(
     trials: Trials, draft: StudyDraft, plan: Plan, doubtful: Collection[str], *, among: Collection[str]
 ) -> tuple[Plan, list[Dropped]]:
     """The plan that remains, and what was dropped ``among`` these levers: the least useful one first, then all again
-    without it, since two levers may each be idle only because of the other."""
+    without it, since two levers may each gain nothing only because of the other."""
     dropped: list[Dropped] = []
     while len(plan.settings) > 1:
         found = _round(trials, draft, plan, among)
@@ -57,7 +57,7 @@ def ablate(
 
 
 def _round(trials: Trials, draft: StudyDraft, plan: Plan, among: Collection[str]) -> dict[str, Comparison] | None:
-    """Leave each lever out once; None when the budget or a failure does not allow it."""
+    """Leave each lever out once; None if the budget or a failure prevents it."""
     levers = [it.lever for it in plan.settings if it.lever in among]
     at_once = max(1, trials.arms_at_once - 2)
     groups = [levers[start : start + at_once] for start in range(0, len(levers), at_once)]
@@ -76,7 +76,7 @@ def _round(trials: Trials, draft: StudyDraft, plan: Plan, among: Collection[str]
 
 def _sets(trials: Trials, draft: StudyDraft, arms: Sequence[Plan], group: Sequence[str]) -> Sequence[TurnSet] | None:
     def fits(to_come: int) -> bool:
-        """Sets may take longer than was thought; the verification's share is not touched."""
+        """Replicates may take longer than estimated; the verification's share is not touched."""
         return trials.fits(trials.replicates_seconds(arms, to_come, trials.rounds))
 
     if not trials.fits(_MARGIN * trials.replicates_seconds(arms, _SETS, trials.rounds)):
@@ -101,8 +101,8 @@ def _sets(trials: Trials, draft: StudyDraft, arms: Sequence[Plan], group: Sequen
 
 
 def _earns_its_place(without: Comparison, trials: Trials, is_doubtful: bool) -> bool:
-    """Whether the plan is worse without the lever: shown, or (for a lever that is not in doubt) seen. One that keeps
-    the plan within a limit earns its place too."""
+    """Whether the plan is worse without the lever: shown, or (for a lever that is not in doubt) seen. A lever that
+    keeps the plan within a limit is needed too."""
     objective = trials.options.objective
     limited = [metric_of(without, it.metric) for it in objective.limits]
     if any(it is not None and it.verdict == "worse" for it in limited):
@@ -137,7 +137,7 @@ def _reason(trials: Trials, without: Comparison, is_doubtful: bool) -> str:
 def _without_doubtful(
     draft: StudyDraft, plan: Plan, doubtful: Collection[str], dropped: list[Dropped]
 ) -> tuple[Plan, list[Dropped]]:
-    """Without fresh evidence only the levers stay whose own trials stand up to the number of levers tried."""
+    """Without fresh evidence, keep only levers whose trials are significant for the number of levers tried."""
     draft.warn("It was not checked whether each kept lever is still needed next to the others.")
     for lever in [it.lever for it in plan.settings if it.lever in doubtful]:
         reason = "Its trial is not significant for the number of levers that were tried."

@@ -1,6 +1,6 @@
-"""What a budget allows: whether a lever can be proved with what is left, and with which budget it could be.
+"""Decide whether the rest of a budget can prove a lever, and which budget could.
 
-Both are answered by the same sums, so that a budget that was advised is enough.
+Both use the same sums, so that a recommended budget suffices.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hotlap.records import Plan, Run
 
 RESERVE_MARGIN = 1.15
 ADVICE_MARGIN = 1.3
-"""Costs are estimates, also in the study that follows the advice."""
+"""Costs are estimates, also in a study with the recommended budget."""
 
 _LOOKED_AT = 3
 _SHARE_FOR_A_LOOK = 0.5
@@ -40,7 +40,7 @@ class Way:
 
 
 def affordable_way(trials: Trials, prover: Prover, plan: Plan, candidate: Plan) -> Way | None:
-    """The best way that what is left of the budget allows; None where it allows none."""
+    """Choose the best proof that the rest of the budget allows; None if it allows none."""
     left = _left(trials)
     few = min(trials.rounds, FEWEST_ROUNDS)
     proof = prover.cost(candidate)
@@ -118,13 +118,13 @@ def budget_for_the_rest(trials: Trials, prover: Prover, plan: Plan, candidates: 
 
 
 def rounded_up(seconds: float) -> float:
-    """To a budget as a person would give it: whole minutes where it is long."""
+    """Round to a budget as a person would give it: whole minutes if it is long."""
     to = _ROUNDED_TO_SECONDS if seconds <= _LONG_SECONDS else _LONG_ROUNDED_TO_SECONDS
     return float(to * math.ceil(seconds / to))
 
 
 def _least(trials: Trials, candidate: Plan, budget_seconds: float | None) -> float:
-    """The shortest way to a proof: the fresh sets of a verification, and the runs that compare numbers."""
+    """The shortest way to a proof: the fresh replicates of a verification, and the runs that compare numbers."""
     proof = usual_proof_cost(trials, candidate, steps_for(trials, budget_seconds))
     rounds = min(trials.options.rounds or FEWEST_ROUNDS, trials.costs.shape.most_rounds)
     return verification_cost(trials, None, candidate, rounds) + proof

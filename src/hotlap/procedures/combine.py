@@ -1,8 +1,9 @@
-"""The best combination of levers that a process can switch while it trains, chosen within a launch.
+"""Choose, within one launch, the best combination of levers that can be switched.
 
 Few levers are tried in all their combinations (a full factorial design). Of more the one with all of them takes turns
-with those that lack one each: a lever that the others do not need is let go, until each pays or few are left. Both see
-that two levers give the same thing, or that one needs the other. The choice claims nothing: it is proved on launches.
+with those that lack one each: a lever that the others do not need is dropped, until each pays or few are left. Both
+detect that two levers give the same gain, or that one needs the other. The choice supports no claim: fresh launches
+prove it.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from hotlap.procedures.screen import affordable_look, looks_at_plans
 from hotlap.records import Comparison, Move, Plan, Setting, TurnSet
 
 FEW = 3
-"""Of so many levers all combinations are tried: eight."""
+"""Up to so many levers are tried in all combinations: eight."""
 
 MOST = 6
-"""No more take part: rounds with more configurations are long, and a lever that is seventh alone gives little."""
+"""The most levers combined: more would make rounds long, and the seventh lever gains little."""
 
 _MOST_LAUNCHES = 4
 
@@ -41,8 +42,8 @@ class Combination:
 
 
 def combine(trials: Trials, draft: StudyDraft, base: Plan, settings: Sequence[Setting]) -> Combination | None:
-    """The best combination of these settings (the most promising first) on top of ``base``; None where the time does
-    not allow it, or the script does not bear it."""
+    """The best combination of these settings (the most promising first) on top of ``base``; None if the
+    budget is too small, or the script fails with it."""
     group = Move(settings=tuple(settings[:MOST]))
     idle: dict[str, Comparison] = {}
     for _ in range(_MOST_LAUNCHES):
@@ -74,7 +75,7 @@ def _all_but_one(group: Move) -> list[Move]:
 
 
 def _to_drop(useless: Sequence[Setting], effects: Mapping[Setting, Comparison]) -> list[Setting]:
-    """All that are harmful, else the least useful alone: two may be idle only because of each other."""
+    """Return all harmful levers, else the least useful one: two may gain nothing only because of each other."""
     harmful = [it for it in useless if effects[it].speed.speedup.high < 1]
     return harmful or [min(useless, key=lambda it: effects[it].speed.speedup.value)]
 

@@ -1,4 +1,4 @@
-"""Which levers to try at once, as one plan: chosen by first measurements, which claim nothing.
+"""Choose the levers to try at once, as one plan, by first measurements.
 
 Levers that need a process of their own come first, since they decide what the others find: behind a slow loader no
 faster model shows. On top of those that look likely, all levers that a process can switch take turns in one launch,
@@ -21,7 +21,7 @@ from hotlap.procedures.verdicts import no_gain_within_launch
 from hotlap.records import Comparison, Move, Outcome, Plan, Run, Setting
 
 _CLEAR = 1.15
-"""How many times faster a single replicate must show a lever to be, so that noise need not be thought of."""
+"""How many times faster a single replicate must show a lever to be, so that noise cannot explain it."""
 
 After: TypeAlias = Callable[[Plan, Run], Sequence[Prospect]]
 """Which levers are worth a look once a plan is on, as that run of it showed."""
@@ -47,7 +47,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """What to try at once, and which levers may still be tried one by one."""
+    """The levers to try at once, and those that may still be tried one by one."""
 
     parts: tuple[Part, ...]
     left: Hopeful
@@ -61,7 +61,7 @@ def plan_of(parts: Sequence[Part]) -> Plan:
 def compose(
     trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], after: After, *, noise: float
 ) -> Composition:
-    """The levers that look as if they would make the script faster together. One that a single launch shows to be idle
+    """Choose the levers that probably make the script faster together. One that a single launch shows to be idle
     or harmful is decided in the draft; ``noise`` is how far one replicate may mislead, as a share."""
     may_switch = trials.has_one_process
     switched, launched = split(prospects) if may_switch else ([], list(prospects))
@@ -125,7 +125,7 @@ def split(prospects: Sequence[Prospect]) -> tuple[list[Prospect], list[Prospect]
 
 
 def _combined(trials: Trials, draft: StudyDraft, base: Plan, found: Hopeful) -> tuple[list[Part], Hopeful]:
-    """The combination of these that is best on top of ``base``; what one launch cannot tell is left."""
+    """The combination of these that is best on top of ``base``; what one launch cannot decide is left."""
     left = {name: it for name, it in found.items() if it[0].comparison is None}
     seen = {name: it for name, it in found.items() if name not in left}
     chosen = _best(trials, draft, base, seen)
@@ -146,7 +146,7 @@ def _combined(trials: Trials, draft: StudyDraft, base: Plan, found: Hopeful) -> 
 
 
 def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequence[Screened]]) -> Combination | None:
-    """The best combination; of a single lever the look at it says all."""
+    """Return the best combination; a single lever needs no further launch."""
     firsts = [it[0] for it in seen.values()]
     if len(firsts) > 1:
         together = combine(trials, draft, base, [it.setting for it in firsts])

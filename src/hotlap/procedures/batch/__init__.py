@@ -1,1 +1,1 @@
-"""Batch sizes: how fast the script, or its model alone, is at others than its own, and which of them fit."""
+"""Batch sizes: throughput of the script, or of its model alone, at other sizes, and which sizes fit."""

@@ -1,4 +1,4 @@
-"""How a script is given another batch size: in its DataLoader, or by its own option."""
+"""Change the batch size of a script: in its DataLoader, or by its own option."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WAY_OUT = "If the script has an option for its batch size, name it: --batch-flag
 
 @dataclass(frozen=True, slots=True)
 class Changer:
-    """``own`` is the unmodified script's batch size; ``samples`` are those of its data set (None: not known)."""
+    """``own`` is the unmodified script's batch size; ``samples`` are those of its data set (None: unknown)."""
 
     own: int
     samples: int | None
@@ -24,7 +24,7 @@ class Changer:
 
 
 def changer_of(workload: Workload, facts: ScriptFacts, samples_per_step: float, flag: str) -> Changer | str:
-    """How this script's batch size is changed, or why it cannot be and what to do."""
+    """Choose how to change this script's batch size, or say why it cannot be changed."""
     loaders = facts.training_loaders
     if flag:
         return _by_flag(workload, loaders, samples_per_step, flag)
@@ -69,7 +69,7 @@ def _by_flag(workload: Workload, loaders: tuple[LoaderFacts, ...], samples_per_s
 
 
 def flag_value(arguments: tuple[str, ...], flag: str) -> str | None:
-    """What the arguments give the option, as ``--flag 8`` or ``--flag=8``; None where they do not name it."""
+    """Find the option's value in ``--flag 8`` or ``--flag=8``; None if it is absent."""
     for number, word in enumerate(arguments):
         if word == flag:
             return arguments[number + 1] if number + 1 < len(arguments) else ""
@@ -79,7 +79,7 @@ def flag_value(arguments: tuple[str, ...], flag: str) -> str | None:
 
 
 def with_flag(arguments: tuple[str, ...], flag: str, size: int) -> tuple[str, ...]:
-    """The arguments with the option set to a size, in the form that it has there."""
+    """Return the arguments with the option set to a size, in the same form."""
     words = list(arguments)
     for number, word in enumerate(words):
         if word == flag and number + 1 < len(words):
@@ -96,7 +96,7 @@ def _iterable(loaders: tuple[LoaderFacts, ...]) -> bool:
 
 
 def _data_set(loaders: tuple[LoaderFacts, ...], own: int) -> int | None:
-    """About how many samples an epoch has; None where the loader does not say."""
+    """Estimate the samples of an epoch; None if the loader has no length."""
     lengths = [it.length for it in loaders]
     if not lengths or any(it is None for it in lengths):
         return None

@@ -11,7 +11,7 @@ TOLERANCE = 0.03
 """How far below the best throughput the knee may be, as a share."""
 
 CLOSE_ENOUGH = 1.3
-"""Sizes that differ by no more than this factor are not told apart."""
+"""Sizes that differ by no more than this factor count as equal."""
 
 _ROUND_FROM = 32
 _ROUND_TO = 8
@@ -38,7 +38,7 @@ def still_rising(rates: Sequence[BatchRate]) -> bool:
 
 
 def between(low: int, high: int) -> int:
-    """The size in the middle of two by ratio, rounded as people choose sizes; 0 where they are close enough."""
+    """Return a round size near the geometric mean of two; 0 if they are close enough."""
     if low < 1 or high / low <= CLOSE_ENOUGH:
         return 0
     middle = math.sqrt(low * high)
@@ -47,14 +47,14 @@ def between(low: int, high: int) -> int:
 
 
 def next_below_knee(rates: Sequence[BatchRate]) -> int:
-    """The size that would tell whether the knee is smaller; 0 where it is known closely enough."""
+    """Return the size that shows whether the knee is smaller; 0 if it is known closely enough."""
     found = knee(rates)
     smaller = [it for it in measured(rates) if found is not None and it.batch_size < found.batch_size]
     return between(smaller[-1].batch_size, found.batch_size) if found is not None and smaller else 0
 
 
 def next_below_failure(rates: Sequence[BatchRate]) -> int:
-    """The size that would tell how much more fits, where the largest that worked is the fastest; else 0."""
+    """Return the size that shows how much more fits if the largest one is the fastest; else 0."""
     worked = measured(rates)
     failed = min((it.batch_size for it in rates if it.out_of_memory), default=0)
     if not worked or failed <= worked[-1].batch_size or not still_rising(rates):

@@ -1,7 +1,7 @@
-"""What the model alone makes of other batch sizes: samples per second and memory, with the first batch grown or cut.
+"""Time the model alone at other batch sizes, with its first batch enlarged or reduced.
 
-Another batch size changes what is learned, so no plan ever holds one; the curve says whether it would be worth a
-person's thought.
+Another batch size changes what is learned, so no plan contains one; the curve of samples per second and memory
+shows whether it would pay.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _MEMORY_SHARE = 0.8
 def measure_batch_sizes(
     trials: Trials, draft: StudyDraft, observation: Observation, machine: Machine, scales: Sequence[float] = SCALES
 ) -> tuple[BatchRate, ...]:
-    """Time each size in sets of its own next to the script's own size, both fed from memory; the smallest comes first.
+    """Time each size in its own replicates next to the script's own size, both fed from memory; the smallest comes
+    first.
 
-    Nothing where no batch came from a loader. A size that fails ends the search for larger ones.
+    Returns nothing if no batch came from a loader. A size that fails ends the search for larger ones.
     """
     if not observation.facts.training_loaders:
         draft.warn("Other batch sizes were not timed: no batch of the script comes from a DataLoader.")
@@ -51,7 +52,7 @@ def measure_batch_sizes(
 def _obstacle(
     timer: SizeTimer, scale: float, before: Sequence[BatchRate], observation: Observation, machine: Machine
 ) -> str:
-    """Why a size is not tried; empty where nothing speaks against it."""
+    """Return why a size is not tried; empty if it can be tried."""
     failed = next((it for it in before if it.scale > 1 and it.error), None)
     if scale > 1 and failed is not None:
         return f"Not tried, because {failed.samples_per_step:g} did not work."

@@ -44,16 +44,16 @@ from hotlap.wording import ending_text
 
 PROBE_STEPS = 40
 GROWTH_HORIZON_STEPS = 10_000
-"""For so many steps a batch must fit if its memory goes on growing as it did in the probe."""
+"""Steps for which a batch must fit if its memory keeps growing as it did in the probe."""
 
 _PROBE_SECONDS = 10.0
 _FEWEST_PROBE_STEPS = 16
 _LEAST_GROWTH_BYTES = 1 << 20
 _LEAST_GROWTH_SHARE = 0.01
-"""Of the memory in use at first, what must be added within a probe to count as growth."""
+"""Share of the initial memory that must be added within a probe to count as growth."""
 
 _SIDE_BY_SIDE_SHARE = 0.8
-"""Of the memory, what two launches may take together; else whole launches are alternated."""
+"""Share of the memory that two launches may take together; else whole launches alternate."""
 
 
 def search_batch(
@@ -126,7 +126,7 @@ class _Search:
         return tuple(sorted([*self._others, *own], key=lambda it: it.batch_size))
 
     def run(self) -> None:
-        """Double, halve where that gained nothing, then narrow; the study is kept up to date meanwhile."""
+        """Double, halve if that gained nothing, then narrow; the study is updated meanwhile."""
         self._double()
         self._halve()
         self._narrow(knee.next_below_failure)
@@ -166,7 +166,7 @@ class _Search:
                 return
 
     def _bound(self, size: int) -> BoundBy:
-        """What forbids a size before anything is measured; nothing where it may be tried."""
+        """Return what rules out a size before any measurement; empty if it may be tried."""
         most = self._trials.options.batch.most
         if most is not None and size > most:
             return "cap"
@@ -190,7 +190,7 @@ class _Search:
         return rate
 
     def _probed(self, size: int) -> BatchRate | None:
-        """Why the size does not work, seen in one launch by itself; None where it does."""
+        """Launch a size alone and return why it does not work; None if it does."""
         scale = size / self._changer.own
         self._draft.tell("trial", f"Does a batch of {size} fit?")
         arm = self._arm(size)
@@ -217,7 +217,7 @@ class _Search:
         return self._crowded(run, scale)
 
     def _crowded(self, run: Run, scale: float) -> BatchRate | None:
-        """A size that ran, and left too little room; and how the next launches share the memory."""
+        """Check the headroom of a size that ran, and how later launches share the memory."""
         retries = sum(it.allocator_retries for it in run.blocks)
         if retries:
             reason = f"The device's memory was full: its allocator had to free its cache and retry {retries} times."
@@ -268,7 +268,7 @@ def _sized(rate: BatchRate, size: int) -> BatchRate:
 
 
 def _growth_per_step(column: Sequence[int]) -> float:
-    """The bytes that each step of a probe leaves behind; 0 where that is too little to be told from its noise."""
+    """Return the bytes that memory grows by per step of a probe; 0 within noise."""
     growth = settled_growth(column)
     added = growth * len(column)
     return growth if column and added >= max(_LEAST_GROWTH_BYTES, _LEAST_GROWTH_SHARE * column[0]) else 0.0
@@ -279,7 +279,7 @@ def _mebibytes(amount: float) -> str:
 
 
 def _two_digits(steps: float) -> str:
-    """Two significant digits: more would claim to know when a run will end."""
+    """Format with two significant digits: the estimate is not more precise."""
     return f"{float(f'{max(1.0, steps):.2g}'):,.0f}"
 
 

@@ -25,8 +25,8 @@ _ALIKE = 0.1
 
 @dataclass(kw_only=True)
 class SizeTimer:
-    """Times one size after the other. ``arms`` are the script's own size and ``scale`` times it, ``samples`` those of a
-    step of the unmodified script, and ``what`` is what is timed, for progress."""
+    """Times the sizes one after the other. ``arms`` are the script's own size and ``scale`` times it, ``samples`` those
+    of a step of the unmodified script, and ``what`` is what is timed, for progress."""
 
     trials: Trials
     draft: StudyDraft
@@ -37,7 +37,7 @@ class SizeTimer:
     sets: list[TurnSet] = field(default_factory=list)
 
     def timed(self, scale: float) -> BatchRate:
-        """The samples per second at this size; with ``error`` where it did not work."""
+        """Measure the samples per second at this size; with ``error`` if it did not work."""
         design = Design(
             arms=self.arms(scale),
             purpose=f"batch size {scale:g}",
@@ -84,7 +84,7 @@ class SizeTimer:
 
 
 def samples_of(run: Run) -> float:
-    """The samples of a usual step of a run."""
+    """Return the samples of a usual step of a run."""
     return median(run.steps.samples) if run.steps.samples else 1.0
 
 
@@ -94,7 +94,7 @@ def is_scaled(own: float, other: float, scale: float) -> bool:
 
 
 def _of_the_size(turns: TurnSet, scale: float) -> Failure | None:
-    """A failure where the other arm's batches are not of the size that was asked for."""
+    """Return a failure if the other arm's batches do not have the requested size."""
     own, other = (samples_of(turns.runs[arm]) for arm in (_OWN, _OTHER))
     if is_scaled(own, other, scale):
         return None

@@ -1,8 +1,8 @@
-"""Whether a script has become slower, and whether it still produces the same results: for continuous integration.
+"""Check in CI whether a script has become slower or its results differ.
 
-Nothing is compared across machines or days. What a revision or a recorded plan stands for is measured again, here and
-now, in the same sets as the present script. ``against.py`` finds what to compare with, ``compare.py`` makes the trials,
-``rule.py`` decides, and ``wording.py`` says it.
+Nothing is compared across machines or days. The revision or recorded plan is measured again, in the same replicates as
+the current script. ``against.py`` finds what to compare with, ``compare.py`` makes the trials,
+``rule.py`` decides, and ``wording.py`` words the answer.
 """
 
 from hotlap.procedures.check.against import find_against

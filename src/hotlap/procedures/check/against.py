@@ -19,11 +19,11 @@ USUAL_PLAN = Path("hotlap.toml")
 def find_against(
     name: str | None, workload: Workload, studies: Path, *, plan_path: Path | None = None, without_plan: bool = False
 ) -> Against:
-    """What ``name`` means, or without one: the last finished study of this script, else ``hotlap.toml``.
+    """Resolve ``name``; without one, the last finished study of this script, else ``hotlap.toml``.
 
     ``plan_path`` is the plan under which a revision is compared (else ``hotlap.toml`` where it lies there, unless
-    ``without_plan``). Raises :class:`UsageError` for a name that means nothing or two things, and what reading a plan
-    or study raises.
+    ``without_plan``). Raises :class:`UsageError` for an unknown or ambiguous name, and what reading a plan or study
+    raises.
     """
     if name is None:
         found = _recorded_last(workload, studies)
@@ -87,7 +87,7 @@ def _recorded_last(workload: Workload, studies: Path) -> Against:
     for directory in reversed(study.studies_in(studies)):
         try:
             found = study.load_study(directory)
-        except StudyError:  # one that cannot be read hides no other
+        except StudyError:  # an unreadable study must not hide older ones
             continue
         if found.status == "finished" and found.plan.settings and _same_script(found.workload, workload):
             return _of_study(found, str(directory))

@@ -1,4 +1,4 @@
-"""The trials of a check: observe, time both sides in the same sets until a look decides, compare the numbers."""
+"""The trials of a check: observe, time both sides in the same replicates, compare the losses."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def check(
     journal: Journal | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Check:
-    """Compare the present side with the other one on this machine. ``options.delta`` is the smallest slowdown that
+    """Compare the current script with the other side on this machine. ``options.delta`` is the smallest slowdown that
     counts. With a journal the check is kept as a study, for ``hotlap history``.
 
-    A present script that fails is an answer. What noise may explain is *inconclusive*: a budget too small for the
+    A current script that fails is an answer. What noise may explain is *inconclusive*: a budget too small for the
     first look, a launch that timed out. Raises :class:`HotlapError` where the other side fails by itself, and
     :class:`UsageError` for options that make no sense.
     """
@@ -137,7 +137,7 @@ class _Checker:
             text = f"Nothing was compared: {error.what} {error.remedy}"
             found = SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
             return self._answer(self._draft.study.machine, found, None)
-        if self._against.kind == "plan":  # both sides are the present script
+        if self._against.kind == "plan":  # both sides are the current script
             found = SpeedCheck(verdict="failed", text=f"{error.what} {error.remedy}", limit=self._limit)
             return self._answer(self._draft.study.machine, found, None)
         raise HotlapError(
@@ -147,7 +147,7 @@ class _Checker:
         ) from error
 
     def _refuse_mixture(self, observation: Observation) -> None:
-        """Raises :class:`UsageError` when the past took modules from the present: it would be compared with itself."""
+        """Raise :class:`UsageError` if the old version imported current modules."""
         names = observation.run.imported_from_original
         if not names:
             return
@@ -164,7 +164,7 @@ class _Checker:
         return checkout.original if checkout is not None else self._sides.before.directory
 
     def _compare_only_here(self, machine: Machine) -> None:
-        """A gain that was recorded on another machine is not asked for: the ratio too depends on the machine."""
+        """Drop a gain that was recorded on another machine: the ratio depends on the machine."""
         recorded = self._against.recorded
         here = machine_label(machine)
         if self._against.kind != "plan":
@@ -232,7 +232,7 @@ class _Checker:
         return limit_of(self._trials.options.delta)
 
     def _time(self) -> SpeedCheck:
-        """Sets until a look decides, the last look is done, or the budget is."""
+        """Take replicates until an analysis decides, the last one is done, or the budget ends."""
         delta, recorded, sides = self._trials.options.delta, self._against.recorded, self._sides
         before, now = Arm(sides.before_plan), Arm(sides.now_plan, workload=sides.now)
         design = Design(
@@ -261,7 +261,7 @@ class _Checker:
         )
 
     def _failed(self, failure: Failure, *, again: bool) -> SpeedCheck:
-        """An arm that gave no numbers, perhaps ``again``: the present one's failure is an answer."""
+        """Handle an arm without timings, perhaps ``again``: a failure of the current script is an answer."""
         if timed_out(failure) and not (failure.arm == CANDIDATE and again):
             side = "the current script" if failure.arm == CANDIDATE else self._against.name
             text = f"The speed could not be compared: in a trial of {side}: {failure.reason}"
@@ -332,7 +332,7 @@ class _Checker:
         return check
 
     def _keep(self, check: Check) -> None:
-        """Write into the study what ``hotlap history`` shows of the answer, and all of it next to the study."""
+        """Store the answer next to the study, and what ``hotlap history`` shows in it."""
         comparison = None
         if check.speed.comparison is not None:
             comparison = comparison_of(
@@ -346,7 +346,7 @@ class _Checker:
 
 
 class _PlanProof:
-    """The proof that the levers of the recorded plan owe, of which exact ones are proved by the timing runs."""
+    """The proof that the recorded plan's levers require; the timing runs prove exact ones."""
 
     def __init__(self, prover: ParityProver, against: Against) -> None:
         self._prover = prover
@@ -367,5 +367,5 @@ def _torch_version(machine: Machine) -> str:
 
 
 def without_plan(workload: Workload, against: Against) -> Sides:
-    """The sides of a comparison with a recorded plan: the present script without it, and with it."""
+    """The sides of a comparison with a recorded plan: the current script without and with it."""
     return Sides(before=workload, before_plan=plans_of.EMPTY, now=workload, now_plan=against.plan)

@@ -1,4 +1,4 @@
-"""A whole check: both sides copied out, the trials, and the study that keeps the answer."""
+"""A whole check: copies of both sides, the trials, and the study that stores the answer."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def check_and_keep(
     studies: Path,
     speed_only: bool = False,
 ) -> Check:
-    """Compare a script with what it is compared with, and keep the answer in the folder of checks below ``studies``.
+    """Check a script, and store the answer in the folder of checks below ``studies``.
 
-    Where that folder cannot be written the answer says so, since a read-only checkout is no reason to fail. Raises as
+    If that folder cannot be written the answer says so, since a read-only checkout is no reason to fail. Raises as
     :func:`hotlap.procedures.check.check` does, and :class:`UsageError` where a revision cannot be checked out.
     """
     with owned_folder("hotlap-check-") as folder:

@@ -1,4 +1,4 @@
-"""Does the script still compute what it computed at that revision? From the same seed it must give the same losses."""
+"""Compare losses with those at a revision: the same seed must give the same losses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LAUNCHES = 4
 class TwoScripts:
     """The gates of parity for two versions of a script under one plan.
 
-    A change of rounding is allowed, as it is to a lever: another order of the same sums moves a loss by as much. What a
+    A change of rounding is allowed, as for a lever: another order of the same sums changes a loss by as much. What a
     trial already compares to the last bit is not launched again.
     """
 
@@ -41,7 +41,7 @@ class TwoScripts:
         return _LAUNCHES * self._trials.costs.of_launch(self._sides.before_plan, self.steps)
 
     def prove(self, sets: Sequence[TurnSet]) -> Parity | Failure:
-        """The verdict; a Failure when the present script failed in the run that compares numbers."""
+        """The verdict; a Failure when the current script failed in the run that compares numbers."""
         timed = [judge(_exactly(*it.runs[:3])) for it in sets]
         if timed and all(it.verdict == "exact" and it.steps >= self.steps for it in timed):
             return min(timed, key=lambda it: it.steps)
@@ -79,8 +79,10 @@ class TwoScripts:
 
 
 def without_blame(parity: Parity) -> Parity:
-    """The verdict, less a difference that the script also has from itself: whoever does not repeat himself cannot be
-    said to have changed. What may not change from step to step (G0) needs no repetition."""
+    """Return the verdict without differences that the script also shows between its own runs.
+
+    What may not change from step to step (G0) needs no repetition.
+    """
     gates = {it.gate: it for it in parity.gates}
     itself = gates.get("G1")
     invariants = gates.get("G0")

@@ -1,5 +1,4 @@
-"""Does a patched script do what the levers did from outside? Both take turns, and must be as fast, with the same
-results.
+"""Compare a patched script with the levers installed from outside: speed and results must match.
 
 One side is the original with the patch's levers installed, the other the patched copy with no plan. Levers that are not
 in the patch are on neither side.
@@ -46,7 +45,7 @@ def prove_patch(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> PatchProof:
-    """Run both sides and say what differs. ``replaced`` are the paths of the original's files, which the patched copy
+    """Run both sides and compare them. ``replaced`` are the paths of the original's files, which the patched copy
     must not have run; ``options.delta`` is the slowdown that counts.
 
     Raises :class:`HotlapError` when the original cannot be measured.
@@ -87,7 +86,7 @@ class _Proof:
     # -- turns --------------------------------------------------------------------------------
 
     def _time(self) -> tuple[CheckVerdict, SpeedComparison | str]:
-        """Sets until a look decides; in place of a comparison, why the patched copy could not be timed."""
+        """Take replicates until an analysis decides; or return why the patched copy could not be timed."""
         delta, sides = self._trials.options.delta, self._sides
         before, after = Arm(sides.before_plan), Arm(sides.now_plan, workload=sides.now)
         design = Design(
@@ -111,7 +110,7 @@ class _Proof:
         return same_numbers(turns)
 
     def _failed(self, failure: Failure) -> str:
-        """Why the patched copy failed. Raises :class:`HotlapError` when the original did."""
+        """Return why the patched copy failed. Raises :class:`HotlapError` if the original failed."""
         if isinstance(failure.ending, Stopped):
             return f"The patched copy diverged. {failure.reason}"
         if failure.arm == CANDIDATE and not isinstance(failure.ending, Completed):
@@ -127,7 +126,7 @@ class _Proof:
         )
 
     def _check_copy(self, run: Run) -> None:
-        """Raises :class:`HotlapError` when the copy took the original's files: it would be compared with itself."""
+        """Raise :class:`HotlapError` if the copy used the original's files."""
         taken = sorted({it.file for it in run.facts.sites} & self._replaced)
         if not taken:
             return

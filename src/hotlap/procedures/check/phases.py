@@ -1,8 +1,8 @@
-"""Which phase of a step moved: each phase's change as a share of the step before, with an interval over sets.
+"""The change of each phase as a share of the step before, with intervals over replicates.
 
-As with the speed, a launch is the replicate: the phases of one set give one number, and rounds are never counted as if
-they were launches. Six phases are looked at together, so each interval has the confidence that Bonferroni's correction
-asks for, and no phase is named in more than 5 % of checks of a script that did not change.
+As with the speed, a launch is the replicate: the phases of one replicate give one number, and rounds are never counted
+as if they were launches. Six phases are tested together, so each interval has the confidence that Bonferroni's
+correction requires, and no phase is named in more than 5 % of checks of a script that did not change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FEWEST_SETS = 3
 
 
 def phase_shifts(sets: Sequence[TurnSet]) -> tuple[PhaseShift, ...]:
-    """Every phase's change from the one side to the other; none where too few sets have a time account."""
+    """Compute every phase's change between the sides; empty if too few replicates have a time account."""
     known = [
         (before, now)
         for turns in sets

@@ -1,10 +1,10 @@
-"""When is it slower? A rule with two errors that are bounded both.
+"""The rule that decides whether a script is slower; both kinds of error are bounded.
 
 At each look (:data:`hotlap.measure.speed.LOOKS`) with its alpha: *slower* when the whole two-sided interval of
-confidence 1 - alpha lies below 1 and the estimate is at least delta below it; *not slower* when the one-sided interval
-of confidence 1 - alpha lies above what delta allows (a test of non-inferiority). The alphas of all looks add up to 5 %,
+confidence 1 - alpha is below 1 and the estimate is at least delta below it; *not slower* when the one-sided interval
+of confidence 1 - alpha is above what delta allows (a test of non-inferiority). The alphas of all looks add up to 5 %,
 so a script that did not change fails in at most 2.5 % of checks, and one that became slower by delta passes in at most
-5 %. Whatever lies between is inconclusive.
+5 %. Everything between is inconclusive.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def limit_of(delta: float) -> float:
 def look_at(
     sets: Sequence[TurnSet], recorded: RecordedGain | None, delta: float
 ) -> tuple[CheckVerdict, Estimate, float, SpeedComparison]:
-    """The verdict after so many sets; what is judged, with its interval; the end of the one-sided interval; and the
-    comparison itself. While the baseline disagrees with itself, nothing is decided."""
+    """The verdict after so many replicates; what is judged, with its interval; the end of the one-sided interval; and
+    the comparison itself. While the baseline disagrees with itself, nothing is decided."""
     alpha = speed.alpha_at(len(sets))
     found = compare_sets(sets, delta=delta, confidence=1 - alpha)
     one_sided = compare_sets(sets, delta=delta, confidence=1 - 2 * alpha)
@@ -38,7 +38,7 @@ def look_at(
 
 
 def is_decided(sets: Sequence[TurnSet], recorded: RecordedGain | None, delta: float) -> bool:
-    """Whether the look at these sets gives a verdict."""
+    """Return whether these replicates give a verdict."""
     return look_at(sets, recorded, delta)[0] != "inconclusive"
 
 
