@@ -65,7 +65,8 @@ def test_losses_weights_and_state_are_those_of_the_script(
     torch.manual_seed(3)
     model = Tied()
     other = copy.deepcopy(model)
-    plain, plain_seen = driver_kind(), []
+    plain = driver_kind()
+    plain_seen: list[bool] = []
     own = plain.optimizer(kind, grouped(other), **arguments)
     losses = train(plain, other, own, batch, plain_seen)
     driver.install(SETTING)
