@@ -83,7 +83,7 @@ MACHINE = Machine(
         mode="namespaces",
         pid_namespace=True,
         shared_folders=("~/.cache",),
-        gaps=("What the script sends over the network is sent: trackers are silenced, other requests are not.",),
+        gaps=("The script's network requests are sent, except those of trackers, which are silenced.",),
     ),
 )
 FENCED = msgspec.structs.replace(

@@ -122,6 +122,6 @@ def test_a_script_that_catches_the_error_is_out_of_memory_all_the_same(launch: L
 def test_a_launch_ends_while_memory_is_left(launch: Launch) -> None:
     """With a headroom that no machine has free, at once; with hardly any, not at all."""
     run, _ = launch(GuardMemory(headroom=0.9999), steps=1000)
-    assert isinstance(run.ending, OutOfMemory) and "are to stay free" in run.ending.error
+    assert isinstance(run.ending, OutOfMemory) and "must stay free" in run.ending.error
     free, _ = launch(GuardMemory(headroom=0.0001))
     assert isinstance(free.ending, Stopped), free.ending

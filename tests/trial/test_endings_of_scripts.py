@@ -38,8 +38,8 @@ for step in range(STEPS):
 AFTER = "failed after 30 training steps"
 MISDEEDS = {
     "os._exit(3)": (AFTER, "exit code 3. Its last line was: step 30"),
-    "from posix import _exit; _exit(0)": (AFTER, "left by os._exit, or was replaced by another program, without"),
-    "os.execv('/bin/sh', ['sh', '-c', 'exit 0'])": (AFTER, "or was replaced by another program, without a word"),
+    "from posix import _exit; _exit(0)": (AFTER, "called os._exit, or was replaced by another program, without"),
+    "os.execv('/bin/sh', ['sh', '-c', 'exit 0'])": (AFTER, "or was replaced by another program, without a report"),
     "os.execv('/bin/sh', ['sh', '-c', 'exit 4'])": (AFTER, "exit code 4"),
     "os.closerange(3, 4096)": ("training steps", "closed hotlap's connection"),
     "os.kill(os.getpid(), signal.SIGSEGV)": (AFTER, "SIGSEGV"),

@@ -212,7 +212,7 @@ def test_a_study_that_cannot_be_written_is_said_at_once(assign: Assign, tmp_path
     [
         ("raise", 1, "ValueError: the planted error"),
         ("exit", 3, "exit code 3"),
-        ("os-exit", 0, "os._exit, or was replaced by another program, without a word"),
+        ("os-exit", 0, "os._exit, or was replaced by another program, without a report"),
         ("kill", -9, "SIGKILL"),
         ("segmentation-fault", -11, "SIGSEGV"),
         ("survived-memory", 1, "ValueError: something else"),

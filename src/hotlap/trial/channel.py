@@ -1,5 +1,5 @@
 """The controller's end of the conversation with the processes of one child: one JSON object a line, over a stream
-socket (:mod:`hotlap.trial.transport`). What arrives is somebody else's word: it is parsed strictly and bounded."""
+socket (:mod:`hotlap.trial.transport`). Messages are untrusted: they are parsed strictly and bounded in size."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _DECODER: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
 
 
 class Connection:
-    """One process that connected: what it said so far. ``done`` is its answer to the last Proceed, ``trouble`` why it
-    was cut off, and ``waits`` whether it has :class:`Arrived` and was not let go on yet. It is ``admitted`` once it has
-    sent the ``secret``, where there is one."""
+    """One process that connected, and its messages so far. ``done`` is its answer to the last Proceed, ``trouble`` why
+    it was disconnected, and ``waits`` whether it has :class:`Arrived` and was not yet told to continue. It is
+    ``admitted`` once it has sent the ``secret``, where there is one."""
 
     def __init__(self, stream: socket.socket, secret: bytes = b"") -> None:
         self.admitted = not secret
@@ -39,11 +39,11 @@ class Connection:
 
     @property
     def leaving(self) -> bool:
-        """Whether nothing more is to be expected but the end of the process."""
+        """Whether the process has sent its last message."""
         return self.closed or self.report is not None
 
     def send(self, message: ToChild) -> None:
-        """Send a message; that a process is gone is noticed when reading, after its last words."""
+        """Send a message; a process that is gone is noticed when reading, after its last message."""
         with suppress(OSError):
             self.stream.sendall(msgspec.json.encode(message) + b"\n")
 
@@ -109,7 +109,7 @@ class Channel:
 
     @property
     def open(self) -> bool:
-        """Whether any process that connected may still say something."""
+        """Whether any process that connected may still send something."""
         return any(not connection.closed for connection in self.connections)
 
     def poll(self, timeout_seconds: float) -> bool:

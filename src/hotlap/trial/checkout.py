@@ -39,7 +39,7 @@ class Repository:
 
 
 def find_commit(workload: Workload, revision: str) -> Repository:
-    """The work tree that the workload's script lies in, and the commit that ``revision`` names there.
+    """The work tree of the workload's script, and the commit that ``revision`` names there.
 
     Raises :class:`UsageError` where there is no such tree or commit.
     """
@@ -64,7 +64,7 @@ def find_commit(workload: Workload, revision: str) -> Repository:
 
 
 def is_commit(directory: Path, revision: str) -> bool:
-    """Whether that names a commit in the repository that the directory lies in."""
+    """Whether that names a commit in the repository of the directory."""
     return _commit(directory, revision) is not None
 
 
@@ -80,7 +80,7 @@ def _commit(directory: Path, revision: str) -> str | None:
 def before_and_now(repository: Repository, workload: Workload, folder: Path) -> tuple[Workload, Workload]:
     """The workload as it was at the commit and as it is now, each in a copy of its own below ``folder``.
 
-    Raises :class:`UsageError` where the script was not there at the commit or lies outside the work tree, and
+    Raises :class:`UsageError` where the script did not exist at the commit or is outside the work tree, and
     :class:`HotlapError` when a copy cannot be made.
     """
     _check_room(repository, folder)
@@ -125,7 +125,7 @@ def _check_room(repository: Repository, folder: Path) -> None:
 
 
 def _copy_commit(repository: Repository, copy: Path, index: Path) -> None:
-    """What git tracked at the commit, by way of an index of our own."""
+    """Export what git tracked at the commit, through an index of our own."""
     own = {"GIT_INDEX_FILE": str(index)}
     git(repository.top, "read-tree", repository.commit, limit_seconds=_CHECKOUT_LIMIT_SECONDS, variables=own)
     words = ("checkout-index", "--all", "--quiet", f"--prefix={copy}/")
@@ -217,13 +217,13 @@ def _moved_script(workload: Workload, moved_directory: Path, top: Path, copy: Pa
     moved = _in_copy(named, top, copy) or _in_copy(named.resolve(), top, copy)
     if moved is None:
         raise UsageError(
-            f"The script {named} lies outside of the git work tree {top}.",
+            f"The script {named} is outside of the git work tree {top}.",
             remedy="Name a script of this repository, or compare with a plan or a study.",
         )
     if not moved.exists() or (revision and not moved.resolve().is_relative_to(copy)):  # a link: git does not track it
         raise UsageError(
             f"At {revision[:12] or 'present'} there is no {moved.relative_to(copy)} that git tracks.",
-            remedy="Name a revision at which the script was there already.",
+            remedy="Name a revision that contains the script.",
         )
     as_typed = not Path(workload.target).is_absolute() and moved_directory.resolve().is_relative_to(copy)
     return workload.target if as_typed else str(moved)
@@ -270,7 +270,7 @@ class _DirectoryInfo(msgspec.Struct, frozen=True):
 
 
 class _DirectUrl(msgspec.Struct, frozen=True):
-    """What pip notes of where a package came from (PEP 610)."""
+    """Where a package came from, as pip records it (PEP 610)."""
 
     url: str = ""
     dir_info: _DirectoryInfo = _DirectoryInfo()

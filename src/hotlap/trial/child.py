@@ -1,7 +1,7 @@
 """One launch of the user's script, from its start to its end, seen from outside.
 
 A child is in one of these states: not started, starting, ready (its trainers wait), working on a block, over. It may be
-frozen while it is ready. It is a context manager, and nothing of it is left when the block is left.
+frozen while it is ready. It is a context manager: on exit all of its processes and temporary files are gone.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _MOST_PEERS = 300
 _TICK_SECONDS = 0.1
 _LOOK_SECONDS = 1.0
-"""How often memory and the size of the output are looked at while waiting."""
+"""How often memory and the size of the output are checked while waiting."""
 _REPORT_LIMIT_SECONDS = 60.0
-"""How long a trainer may take for its report once it was told to leave."""
+"""How long a trainer may take for its report once it was told to end."""
 _OTHERS_LIMIT_SECONDS = 10.0
-"""How long the others may stay after one trainer has left by itself."""
+"""How long the others may continue after one trainer has ended by itself."""
 _OWN_EXIT_LIMIT_SECONDS = 30.0
 _TOLD_EXIT_LIMIT_SECONDS = 5.0
-"""How long the process may take to exit after the last trainer's last word, by itself and at our word."""
+"""How long the process may take to exit after the last trainer's last message: by itself, and when told to end."""
 _LAST_WORDS_SECONDS = 0.5
 """How long we listen on after the process has exited."""
 
@@ -71,8 +71,8 @@ class Child:
     as the ``isolator`` says. ``hooked``: hotlap's own runtime is to be in every process that has torch. The
     ``freezer`` (by default one that sends signals) is its own; ``not_suspended`` says why device memory stayed.
 
-    ``blocks`` is what it was timed on so far, of which the first ``warm_up_blocks`` were warm-up; that number and the
-    ``notes`` are set by the one who decides on blocks.
+    ``blocks`` are the blocks timed so far, of which the first ``warm_up_blocks`` were warm-up; that number and the
+    ``notes`` are set by the caller that decides on blocks.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Child:
     def __enter__(self) -> Self:
         try:
             self._start()
-        except BaseException:  # goes on; whatever happened, no process stays behind
+        except BaseException:  # raised again; whatever happened, no process stays behind
             self.kill()
             raise
         return self
@@ -138,7 +138,7 @@ class Child:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
-        sweep_run(self.run_directory)  # for one that was not finished
+        sweep_run(self.run_directory)  # in case it was not finished
 
     def _start(self) -> None:
         assignment_path = self.run_directory / "assignment.json"
@@ -190,7 +190,7 @@ class Child:
         return status
 
     def freeze(self) -> None:
-        """Stop the whole process tree where it stands."""
+        """Freeze the whole process tree."""
         if self._frozen_at is None and not self._over:
             try:
                 self._frozen_at = self._freezer.freeze(self._process.root)
@@ -199,7 +199,7 @@ class Child:
                 self._lose_device(error)
 
     def thaw(self) -> None:
-        """Let a frozen tree go on."""
+        """Thaw a frozen tree."""
         if self._frozen_at is not None:
             try:
                 self._freezer.thaw(over=self._over)
@@ -211,7 +211,7 @@ class Child:
             self._frozen_at = None
 
     def _lose_device(self, error: SuspensionFailedError) -> None:
-        """Its device's memory can no longer be relied on."""
+        """The contents of its device memory are no longer reliable."""
         self.not_suspended = str(error)
         self._trouble = self._trouble or f"its device memory could not be moved: {error}"
         self._over = True
@@ -225,11 +225,11 @@ class Child:
 
     @property
     def over(self) -> bool:
-        """Whether no further step can be had from it."""
+        """Whether it can do no further step."""
         return self._over
 
     def starting(self, timeout_seconds: float = _TICK_SECONDS) -> bool:
-        """Attend to the start-up for a little while; True as long as the child is neither ready nor over."""
+        """Poll the start-up for a short time; True as long as the child is neither ready nor over."""
         self._attend(timeout_seconds, sample_memory=True)
         if self._over or self._trainers.complete:
             return False
@@ -242,7 +242,7 @@ class Child:
 
     @property
     def waits_on_device(self) -> bool:
-        """Whether it waits to be let go on into its first step. That time does not count towards its limit."""
+        """Whether it waits for permission to take its first step. That time does not count towards its limit."""
         return self._trainers.waits_on_device
 
     def let_go_on(self) -> None:
@@ -259,25 +259,26 @@ class Child:
         return not self._over
 
     def wait_over(self, limit_seconds: float, during: str) -> None:
-        """Wait until the script has ended by itself, or give up on it. What others did meanwhile is noted as one block
-        without steps."""
+        """Wait until the script has ended by itself, or give up on it. The load by others meanwhile is recorded as one
+        block without steps."""
         self._cores = CoresWatch(tree.members(self._process.root))
         self._wait(lambda: False, limit_seconds, during, sample_memory=True)
         self.blocks += [it for it in (self._alone,) if it is not None]
 
     @property
     def steps_done(self) -> int:
-        """As the last block told."""
+        """As the last block reported."""
         return self._steps_done
 
     def run_block(self, order: Proceed, *, sample_memory: bool = False) -> Block | None:
-        """Have one block done by a child that is ready, thawing it first.
+        """Run one block in a child that is ready, thawing it first.
 
         None when the child is over instead: it ended, failed, or was given up as the block took longer than the
         assignment's limit (to which ``order.seconds`` are added), or one step longer than its ``step_limit_seconds``.
-        With ``sample_memory`` its memory is looked at meanwhile, which costs it a little; else only after the block.
+        With ``sample_memory`` its memory is sampled meanwhile, which slows it down a little; otherwise only after the
+        block.
         """
-        # What was frozen cannot have changed since: listing the processes again would only cost time.
+        # A frozen tree cannot have changed: listing the processes again would only cost time.
         processes = self._freezer.processes if self._frozen_at is not None else tree.members(self._process.root)
         self.thaw()
         if self._over:
@@ -308,7 +309,7 @@ class Child:
         sample_memory: bool,
         watch: BlockWatch | None = None,
     ) -> bool:
-        """Attend to the child until ``reached``; False when it is over instead, or has been given up."""
+        """Poll the child until ``reached``; False when it is over instead, or has been given up."""
         deadline = time.perf_counter() + limit_seconds
         while not reached():
             if not self._over and time.perf_counter() > deadline:
@@ -321,7 +322,7 @@ class Child:
         return True
 
     def _attend(self, timeout_seconds: float, *, sample_memory: bool) -> bool:
-        """Take in what the child says within that time, and notice when it is over. False when nothing came."""
+        """Read the child's messages within that time, and notice when it is over. False when none came."""
         heard = self._channel.poll(timeout_seconds)
         self._trainers.attend()
         self._trouble = self._trouble or self._trainers.trouble
@@ -334,7 +335,7 @@ class Child:
         return heard
 
     def _hear_out(self) -> None:
-        """Listen to the last words of a child that is leaving, so that the reports of all trainers are in."""
+        """Read the last messages of a child that is ending, so that the reports of all trainers arrive."""
         told = self._told_to_end
         until = time.perf_counter() + (_REPORT_LIMIT_SECONDS if told else _OTHERS_LIMIT_SECONDS)
         exit_limit = _TOLD_EXIT_LIMIT_SECONDS if told else _OWN_EXIT_LIMIT_SECONDS
@@ -351,7 +352,7 @@ class Child:
         self._over = True
 
     def _look(self, processes: Sequence[psutil.Process]) -> None:
-        """Note the memory that these processes hold, and keep the output within bounds."""
+        """Record the memory that these processes hold, and keep the output within bounds."""
         self._last_look = time.perf_counter()
         if self._cores is not None and processes:
             self._alone = _block_without_steps(self._cores, processes)
@@ -374,7 +375,7 @@ class Child:
     # -- its end -------------------------------------------------------------------------------
 
     def finish(self) -> Run:
-        """End the child, politely where it can still answer, and tell what it was. Nothing of it is left then."""
+        """End the child, gracefully where it can still answer, and return its run. Nothing of it is left then."""
         self.thaw()
         if not self._over:
             self._told_to_end = True
@@ -410,19 +411,19 @@ class Child:
         )
 
     def _denied(self, output: str) -> str:
-        """What the isolation kept it from writing, read off its last words while what it wrote is still there."""
+        """The write that the isolation denied, read from the end of its output while its files still exist."""
         mode = self._isolator.protection.mode
-        redirected = self.run_directory / "files" / "tree"  # as runtime/view.py lays it out
+        redirected = self.run_directory / "files" / "tree"  # the layout of runtime/view.py
         return denied_path(output, mode, self.assignment.workload.directory, str(redirected))
 
     def _what_went_wrong(self) -> str:
-        """What is no doing of the script's: we ended it, or hotlap could not start in one of its processes."""
+        """A cause outside of the script: hotlap ended it, or could not start in one of its processes."""
         if self._trouble:
             return f"hotlap ended the process since {self._trouble}."
         return next(iter(boot_failures(self.run_directory)), "")
 
     def _run(self, departure: Departure) -> Run:
-        """The lowest rank's report, with what only we know, and what the other ranks add to it."""
+        """The lowest rank's report, with what only the controller knows, and what the other ranks add."""
         seen = [report.run for report in departure.reports]
         together = seen if len(seen) > 1 else []
         hello_at = self._trainers.hello_at
@@ -465,7 +466,8 @@ def _block_without_steps(cores: CoresWatch, processes: Sequence[psutil.Process])
 
 
 def _until_backward(steps: Steps) -> tuple[float, ...]:
-    """Each step's seconds of loading, copying and forward: what a rank does before its gradients meet the others'."""
+    """Each step's seconds of loading, copying and forward: what a rank does before its gradients are reduced with the
+    others'."""
     before = STEP_PHASES[: STEP_PHASES.index("backward")]
     return tuple(sum(row) for row in zip(*(steps.seconds_in(it) for it in before), strict=True))
 

@@ -19,7 +19,7 @@ HOOKS_DIRECTORY = PACKAGE_PARENT / "hotlap" / "runtime" / "site"
 
 INFERENCE_PROGRAM = "hotlap.runtime.inference"
 
-# What an outer hotlap may have left for its own children.
+# Variables that an outer hotlap may have set for its own children.
 _OURS = (
     "HOTLAP_ASSIGNMENT",
     "HOTLAP_SOCKET",
@@ -34,8 +34,8 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def command_of(workload: Workload) -> list[str]:
-    """What is executed, as ``python script.py ...`` or ``python -m module ...`` would be typed; of an inference target
-    it is the program that calls the model."""
+    """The command line, such as ``python script.py ...`` or ``python -m module ...``; for an inference target, the
+    program that calls the model."""
     targets = {"script": [workload.target], "module": ["-m", workload.target]}
     target = targets.get(workload.kind, ["-m", INFERENCE_PROGRAM, workload.target])
     return [workload.python, *workload.interpreter_options, *target, *workload.arguments]
@@ -73,7 +73,7 @@ def _python_path(workload: Workload, inherited: str) -> list[str]:
 
 
 def check(workload: Workload) -> None:
-    """Raise :class:`ScriptError` for what can be known to be wrong before anything is started."""
+    """Raise :class:`ScriptError` for mistakes that can be found before anything is started."""
     directory = Path(workload.directory)
     if not directory.is_dir() or not os.access(directory, os.R_OK | os.X_OK):
         raise ScriptError(
@@ -100,7 +100,7 @@ def _check_script(script: Path) -> None:
 
 
 def start_failure(workload: Workload, error: OSError) -> HotlapError:
-    """What to say when the system refuses to start the command, or to keep what is needed for that."""
+    """The error for a command that the system refuses to start."""
     if error.errno in _NO_ROOM and error.filename is not None:
         return unwritable(Path(str(error.filename)).parent, error)
     return ScriptError(
@@ -111,7 +111,7 @@ def start_failure(workload: Workload, error: OSError) -> HotlapError:
 
 
 def new_run_directory(parent: Path) -> Path:
-    """A folder of its own for one launch: ``0001``, ``0002`` and so on below ``parent``, which is made if need be.
+    """A folder of its own for one launch: ``0001``, ``0002`` and so on below ``parent``, which is created if necessary.
 
     Raises :class:`StudyError` when it cannot be made.
     """
@@ -132,7 +132,7 @@ def new_run_directory(parent: Path) -> Path:
 
 
 def unwritable(folder: Path, error: OSError) -> StudyError:
-    """What to say of a folder for runs in which nothing can be made."""
+    """The error for a folder for runs in which nothing can be created."""
     return StudyError(
         f"Nothing can be written below {folder}: {error.strerror or error}.",
         remedy="Free some space there, or choose another study directory.",

@@ -1,4 +1,4 @@
-"""Which hosts a trial connects to, as the kernel sees it: native code (gRPC, libcurl, NCCL) tells Python nothing.
+"""Which hosts a trial connects to, as the kernel sees it: Python does not see native code's (gRPC, libcurl, NCCL).
 
 The sockets of a network namespace are listed in ``/proc/PID/net/``; those of a process are the ones that its
 descriptors refer to by inode (proc_pid_net(5), proc_pid_fd(5)).

@@ -1,9 +1,9 @@
-"""Whether a script failed because a trial's isolation denied it a write, read off its last words.
+"""Whether a script failed because a trial's isolation denied it a write, judged by the end of its output.
 
 The kernel answers with one of four errors. ``fence``: EACCES, landlock(7); and ENOENT where another program or a native
 library looks for what Python code wrote, which only Python code sees. ``namespaces``: EOVERFLOW for what belongs to a
-user or group that the run's user namespace does not have, user_namespaces(7); EROFS where no layer can lie; EXDEV for
-renaming a folder that was there before (Linux, "Overlay Filesystem", section on renaming directories).
+user or group that the run's user namespace does not have, user_namespaces(7); EROFS where no layer is possible; EXDEV
+for renaming a folder that was there before (Linux, "Overlay Filesystem", section on renaming directories).
 
 Tests hold the messages as libraries and programs wrote them.
 """
@@ -22,7 +22,7 @@ from hotlap.records import ProtectionMode
 from hotlap.trial.output import TRACEBACK, plain_lines, raised_error
 
 UNNAMED = "a file that the error does not name"
-"""Stands for the path where an error says that a write was denied and not which."""
+"""The path's placeholder where an error says that a write was denied, but not which."""
 
 Denial: TypeAlias = Literal["denied", "unseen", "foreign", "read-only", "rename"]
 
@@ -77,7 +77,7 @@ def denied_path(output: str, mode: ProtectionMode, directory: str, overlay: str 
 
 
 def denial_of(text: str) -> Denial:
-    """In which way a write was denied, by a text in which :func:`denied_path` found one."""
+    """How a write was denied, by a text in which :func:`denied_path` found one."""
     found = [(it.end(), kind) for kind, _, words in _ERRORS for it in re.finditer(words, text)]
     return max(found)[1] if found else "denied"
 
@@ -87,7 +87,7 @@ def _last_words(output: str) -> list[str]:
     lines = plain_lines(output.rstrip())
     if any(TRACEBACK in it for it in lines):
         chain = lines[_chain_start(lines) :]
-        # Where it only says that a program of the script failed, that program's own words come before it.
+        # Where it only says that a program of the script failed, that program's own message comes before it.
         lines = chain if raised_error("\n".join(chain), second_hand=False) else lines[-_MANY_LINES:]
     else:
         lines = [it for it in lines if it.strip()][-_FEW_LINES:]
@@ -140,13 +140,13 @@ def _named_otherwise(line: str, directory: str, overlay: str) -> str:
     if unopened is None:
         return ""
     path = unopened["path"] or unopened["path_2"]
-    # Reading what is not there fails in the same words.
+    # Reading a missing file fails with the same message.
     known = os.path.lexists(_absolute(path, directory)) or re.search("writ|creat|output|sav", line) is not None
     return path if known and _counts("denied", path, directory, overlay) else ""
 
 
 def _counts(kind: Denial, path: str, directory: str, overlay: str) -> bool:
-    """Whether the isolation is why: without it this user could have done it."""
+    """Whether the isolation is the cause: without it this user could have written there."""
     place = _absolute(path, directory)
     if any(place.is_relative_to(it) for it in _NEVER_DENIED):
         return False

@@ -1,4 +1,4 @@
-"""How a child ended, told from what it left behind. Pure functions of one frozen record."""
+"""How a child ended, judged by one frozen record of it. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_ROOM_BESIDE_OTHERS = re.compile(
     r"CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_NOT_INITIALIZED|CUDNN_STATUS_INTERNAL_ERROR|NCCL error.*unhandled cuda error"
     r"|(?i:unable to find an engine to execute)|(?i:device\(?s?\)? (?:is|are|is/are) busy or unavailable)"
 )
-"""What libraries say whose handle or workspace found no room on the device; they can have other reasons too."""
+"""Messages of libraries whose handle or workspace did not fit on the device; they can have other causes too."""
 
 _KILLED_BY_SIGKILL = re.compile(r"signal: Killed|SIGKILL|exitcode: -9")
 
@@ -29,9 +29,9 @@ class Departure:
     """What is known when a child is gone.
 
     ``exit_status`` is the root process's (negative for a signal), None where we killed it. ``reports`` are those of
-    the trainers that sent one. ``told_to_end`` says that we asked for the end. ``kernel_kills`` counts the kernel's
-    out-of-memory kills meanwhile. ``trouble`` is what the controller saw go wrong. ``left_running`` says that the root
-    process had ended by itself while others of the child went on. ``denied_path`` is what isolation kept it from
+    the trainers that sent one. ``told_to_end`` says that we requested the end. ``kernel_kills`` counts the kernel's
+    out-of-memory kills meanwhile. ``trouble`` is a problem that the controller saw. ``left_running`` says that the root
+    process had ended by itself while others of the child continued. ``denied_path`` is what isolation kept it from
     writing. ``memory_guarded`` says why it was ended before this machine's memory ran out.
     """
 
@@ -50,7 +50,7 @@ class Departure:
 
 
 def ending_of(departure: Departure) -> Ending:
-    """The one ending that fits.
+    """Decide how the child ended.
 
     A process that leaves with status 0 after having trained, but without a report (``os._exit``), counts as crashed:
     what it did is not known.
@@ -78,14 +78,14 @@ def ending_of(departure: Departure) -> Ending:
 
 
 def may_lack_room(ending: Ending) -> bool:
-    """Whether a run may have failed only because others were on the device with it: by itself it may do well."""
+    """Whether a run may have failed only because others used the device too, and may succeed alone."""
     if isinstance(ending, Crashed):
         return _NO_ROOM_BESIDE_OTHERS.search(ending.error) is not None
     return isinstance(ending, OutOfMemory)
 
 
 def _stopped_by_us(departure: Departure) -> bool:
-    """Whether all trainers left at our word (a report without an exit code), or none had got as far as training."""
+    """Whether all trainers ended when told to (a report without an exit code), or none had begun to train."""
     if departure.trainers == 0 and not departure.reports:
         return departure.told_to_end and departure.exit_status is None
     at_our_word = all(report.exit_code is None for report in departure.reports)
@@ -93,13 +93,13 @@ def _stopped_by_us(departure: Departure) -> bool:
 
 
 def _in_background(departure: Departure) -> bool:
-    """Whether the script's own process ended well while another of its processes trained on, or may have."""
+    """Whether the script's own process succeeded while another of its processes continued to train, or may have."""
     missing = len(departure.reports) < max(1, departure.trainers)
     return departure.left_running and departure.exit_status == 0 and missing
 
 
 def _exit_code(departure: Departure) -> int:
-    """The root's own exit status where it tells of a failure, else what the trainers reported: they cannot know a
+    """The root's own exit status where it is a failure, else what the trainers reported: they cannot know a
     failure that comes after their report, and the root may have had to be killed after theirs."""
     if departure.exit_status:
         return departure.exit_status
@@ -157,7 +157,7 @@ def _error(departure: Departure, code: int) -> str:
             "may be full."
         )
     if code == 0:
-        return "The process left by os._exit, or was replaced by another program, without a word."
+        return "The process called os._exit, or was replaced by another program, without a report."
     if code == -signal.SIGKILL:
         return (
             "The process was killed from outside (SIGKILL): hotlap did not do that, nor the kernel as far as it tells."
@@ -167,12 +167,12 @@ def _error(departure: Departure, code: int) -> str:
     plain = f"The process ended with exit code {code}"
     written = error_text(departure.output)
     if departure.steps_done and written and not raised_error(departure.output):
-        return f"{plain}. Its last line was: {written}"  # which may well be about a step
+        return f"{plain}. Its last line was: {written}"  # which may name a step
     return written or f"{plain} and wrote nothing."
 
 
 def _from_error_on(output: str, error: str) -> str:
-    """The error's line and what follows: a message may go on, and what came before may have been survived."""
+    """The error's line and what follows: a message may continue, and earlier errors may have been handled."""
     return output[output.rfind(error) :] if error else ""
 
 
@@ -185,8 +185,8 @@ def signal_name(number: int) -> str:
 
 
 def kernel_memory_kills() -> int:
-    """How many processes the kernel has ended so far for want of memory: in our control group where it counts them,
-    else on the machine. 0 where the system does not tell."""
+    """How many processes the kernel has killed so far because memory ran out: in our control group where it counts
+    them, else on the machine. 0 where the system does not report it."""
     for path, key in _kill_counters():
         try:
             rows = path.read_text(encoding="ascii").split("\n")

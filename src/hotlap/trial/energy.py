@@ -1,9 +1,8 @@
-"""From what a device tells now and then to the watts that it took during a block.
+"""The power of a device during a block, from occasional readings of its counters.
 
-A device's energy counter moves in leaps of some tens of milliseconds, and a block is a few of these: the first leap
-that is seen may hold what another arm took before. So power is what was counted between the first and the last leap,
-divided by the time between them; each is noticed late by a part of the time between two readings, the one as much as
-the other on average.
+A device updates its energy counter every few tens of milliseconds, and a block has only a few updates: the first may
+include the energy of another arm. So power is the energy between the first and the last update, divided by the time
+between them; both are noticed late by the same part of a reading interval on average.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class CountedEnergy:
         return self._last is not None
 
     def read(self, seconds: float, joules: float | None) -> None:
-        """Take in what the counter showed at that time; None where it did not answer."""
+        """Add a reading of the counter at that time; None where it did not answer."""
         if joules is None:
             return
         if self._last is None or joules != self._last[1]:
@@ -40,13 +39,13 @@ class CountedEnergy:
 
 
 class SampledPower:
-    """Samples of a device's power, for those that count no energy."""
+    """Samples of a device's power, for devices without an energy counter."""
 
     def __init__(self) -> None:
         self._watts: list[float] = []
 
     def read(self, watts: float | None) -> None:
-        """Take in one sample; None where there was no answer."""
+        """Add one sample; None where there was no answer."""
         if watts is not None:
             self._watts.append(watts)
 

@@ -1,4 +1,4 @@
-"""The port through which trials happen.
+"""The interface through which trials run.
 
 The real executor starts children (:mod:`hotlap.trial.local`); tests use a deterministic fake; a resumed study replays
 what its journal holds (:mod:`hotlap.experiment.journaled`). An executor of a cluster has several slots.
@@ -18,7 +18,7 @@ THIS_MACHINE = Slot(name="this machine")
 
 
 class Executor(Protocol):
-    """Runs what it is asked to run and reports how that ended. A script that crashes, hangs or runs out of
+    """Runs requests and reports how they ended. A script that crashes, hangs or runs out of
     memory is a result (see ``Run.ending``), not an exception."""
 
     def machine(self) -> Machine:
@@ -37,13 +37,13 @@ class Executor(Protocol):
     def submit(self, request: TurnRequest, slot: Slot) -> Future[TurnSet]: ...
 
     def submit(self, request: LaunchRequest | TurnRequest, slot: Slot) -> Future[Run] | Future[TurnSet]:
-        """Run a request as a whole on one slot, after whatever was submitted to that slot before: what takes turns is
-        compared, and only arms that met the same hardware can be. Cancelling the future ends what it started."""
+        """Run a whole request on one slot, after earlier requests to that slot: arms can be compared only on the same
+        hardware. Cancelling the future ends its processes."""
         ...
 
     def submit_together(self, requests: Sequence[LaunchRequest], slot: Slot) -> Future[tuple[Run, ...]]:
-        """Run launches that are not timed on one slot: they start side by side, so that a slow start is paid once, and
-        then take their steps one after the other. Whoever asks has made sure that memory holds all of them."""
+        """Run launches that are not timed on one slot: they start in parallel, so that a slow start costs time once,
+        and then take their steps one after the other. The caller makes sure that all of them fit into memory."""
         ...
 
 
@@ -73,7 +73,7 @@ class OneSlot(ABC):
     def submit(self, request: TurnRequest, slot: Slot) -> Future[TurnSet]: ...
 
     def submit(self, request: LaunchRequest | TurnRequest, slot: Slot) -> Future[Run] | Future[TurnSet]:
-        """Run the request now. What it raises, KeyboardInterrupt too, is raised here."""
+        """Run the request now. Its exceptions, KeyboardInterrupt too, are raised here."""
         if isinstance(request, LaunchRequest):
             run: Future[Run] = Future()
             run.set_result(self.launch(request))
@@ -83,7 +83,7 @@ class OneSlot(ABC):
         return turns
 
     def launch_together(self, requests: Sequence[LaunchRequest]) -> tuple[Run, ...]:
-        """Launches that are not timed; one after the other where an executor does not know better."""
+        """Run launches that are not timed; by default one after the other."""
         return tuple(self.launch(it) for it in requests)
 
     def submit_together(self, requests: Sequence[LaunchRequest], slot: Slot) -> Future[tuple[Run, ...]]:
@@ -94,6 +94,6 @@ class OneSlot(ABC):
 
 
 class MakeExecutor(Protocol):
-    """Makes the executor of a study in that folder, whose trials are isolated as asked."""
+    """Creates the executor of a study in that folder, with the requested isolation of trials."""
 
     def __call__(self, directory: Path, isolation: Isolation, /) -> Executor: ...

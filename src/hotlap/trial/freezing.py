@@ -1,4 +1,4 @@
-"""How an arm stands still while another one has its turn: it neither prefetches nor takes time from the other."""
+"""Freezing an arm while another one has its turn, so that it neither prefetches nor uses the processor."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from hotlap.trial.suspension import Suspender
 
 
 class Freezer(Protocol):
-    """Stops the process tree of one child, and lets it go on. ``processes`` are those that were stopped last."""
+    """Freezes and thaws the process tree of one child. ``processes`` are those that were stopped last."""
 
     processes: Sequence[psutil.Process]
 
     def freeze(self, root: tree.Root) -> float:
-        """Stop the tree where it stands; return since when it has stood still, by :func:`time.perf_counter`.
+        """Freeze the tree; return since when it is frozen, by :func:`time.perf_counter`.
 
         Raises :class:`hotlap.trial.suspension.SuspensionFailedError`, with the tree stopped all the same.
         """
 
     def thaw(self, *, over: bool) -> None:
-        """Let the tree go on; where it is ``over``, only so that it can end.
+        """Thaw the tree; where it is ``over``, only so that it can end.
 
         Raises :class:`hotlap.trial.suspension.SuspensionFailedError`.
         """
 
 
 class TreeFreezer:
-    """Stops processes by signal; what they hold in memory stays where it is."""
+    """Stops processes by signal; their memory stays where it is."""
 
     def __init__(self) -> None:
         self.processes: Sequence[psutil.Process] = ()
@@ -47,7 +47,7 @@ class TreeFreezer:
 class DeviceFreezer(TreeFreezer):
     """Moves the tree's device memory to the host before it is stopped, for arms that do not fit on a device together.
 
-    The time that the moves take is time in which the tree stands still.
+    The time of the moves counts as frozen time.
     """
 
     def __init__(self, suspender: Suspender) -> None:

@@ -1,4 +1,4 @@
-"""Asking git. The user's repository is only read: no lock is taken, no index refreshed, no hook run."""
+"""Running git. The user's repository is only read: no lock is taken, no index refreshed, no hook run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hotlap.errors import HotlapError
 _LONGEST_OUTPUT_BYTES = 64 * 2**20
 _LONGEST_COMPLAINT_BYTES = 2000
 
-# What a hook, or an editor that was started by git, would make us take for the repository.
+# Set by hooks and by editors that git started; they would select another repository.
 _OF_ANOTHER_REPOSITORY = frozenset({
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
     "GIT_NAMESPACE", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -53,7 +53,7 @@ def git(directory: Path, *words: str, limit_seconds: float = 60.0, variables: Ma
             errors.seek(0)
             complaint = errors.read(_LONGEST_COMPLAINT_BYTES).decode("utf-8", "replace").strip()
             what = f"git failed: {complaint or f'exit status {done.returncode}'}"
-            raise HotlapError(what, where=where, remedy="Run that command by hand to see all that it says.")
+            raise HotlapError(what, where=where, remedy="Run that command by hand to see its whole output.")
         if output.tell() > _LONGEST_OUTPUT_BYTES:
             what = "git printed more than 64 MiB."
             raise HotlapError(what, where=where, remedy="The repository has too many files for this.")

@@ -1,4 +1,4 @@
-"""Sees to it that no child outlives this process, however it ends.
+"""Makes sure that no child outlives this process, however it ends.
 
 At an ordinary exit the guard kills what is left. For ``kill -9`` of this process it keeps :mod:`hotlap.trial.watchdog`
 running next to it, one for all children.
@@ -32,7 +32,7 @@ class Guard:
         self._watchdog: subprocess.Popen[bytes] | None = None
 
     def expect(self, mark: str, owned: Sequence[str] = ()) -> None:
-        """A child with that mark is about to be started; the ``owned`` folders are to go with it, as the mark is."""
+        """Expect a child with that mark; the ``owned`` folders are removed with it, as is the mark."""
         self._owned[mark] = tuple(owned)
         self._keep(tree.Root(mark=mark))
 
@@ -41,7 +41,7 @@ class Guard:
         self._keep(root)
 
     def release(self, mark: str) -> None:
-        """The child is gone, and its folders are."""
+        """The child and its folders are gone."""
         self._owned.pop(mark, None)
         if self._roots.pop(mark, None) is not None:
             self._tell({"mark": mark, "gone": True})
@@ -70,7 +70,7 @@ class Guard:
         return {"mark": root.mark, "pid": root.pid, "created": root.created, "owned": self._owned[root.mark]}
 
     def _tell(self, message: Mapping[str, object]) -> None:
-        """Write to the watchdog; where there is none, or it died, start one and tell it everything."""
+        """Write to the watchdog; where there is none, or it died, start one and send it everything."""
         if self._watchdog is not None and self._write(message):
             return
         self._watchdog = _start_watchdog()

@@ -187,6 +187,6 @@ def _problem(package: Package | None, oldest: str) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """``(0, 18)`` for ``0.18rc1``: the leading numbers, which is all that is compared."""
+    """``(0, 18)`` for ``0.18rc1``: only the leading numbers are compared."""
     found = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(int(it) for it in found.group().split(".")) if found is not None else ()

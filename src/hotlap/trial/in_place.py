@@ -1,7 +1,6 @@
-"""Handing this process over to the user's script, with a plan's levers and nothing else of ours.
+"""Replacing this process by the user's script, with a plan's levers and nothing else of hotlap.
 
-Nothing is started: the process becomes the script's, so that signals, terminal, exit code and process number are as if
-python had been typed.
+No process is started, so that signals, terminal, exit code and process number are the same as without hotlap.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the runs of an executor are isolated: the strongest way that works here, tried before the first launch."""
+"""Choosing how an executor's runs are isolated: the strongest way that works here, tested before the first launch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hotlap.trial.process import OwnedProcess
 from hotlap.trial.sweeping import BRIEF, OF_RUNS
 
 PROTECTION_VARIABLE = "HOTLAP_PROTECTION"
-"""Tells the runtime which mode is in force: in ``namespaces`` it redirects nothing itself."""
+"""Says which mode is in force: in ``namespaces`` the runtime redirects nothing itself."""
 
 LAYERS = "layers"
 _PROBE = Path(removal.__file__).with_name("probe.py")
@@ -36,7 +36,7 @@ _KERNELS_FOLDERS = ("/dev", "/proc", "/sys")
 # NVIDIA's Multi-Process Service: where it listens, and the variable that moves that (its documentation, "Environment
 # variables"). A layer over its pipes would cut them off from the service.
 _SERVICE_VARIABLE, _SERVICE_FOLDER = "CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"
-_NETWORK_GAP = "What the script sends over the network is sent: trackers are silenced, other requests are not."
+_NETWORK_GAP = "The script's network requests are sent, except those of trackers, which are silenced."
 PROPERTIES_GAP = (
     "Programs that the script starts, and native code, may change the modes, owners, times and extended attributes of"
     " your files."
@@ -45,7 +45,7 @@ STALE_GAP = (
     "Programs that the script starts, and libraries that read files in a way that hotlap does not know, see your files"
     " as they were before the trial, not what the script has written since."
 )
-IGNORED_GAP = "A program that is denied to write a file, and does not fail, leaves a result that may differ."
+IGNORED_GAP = "A program that may not write a file, and does not fail, may produce other results."
 HARD_LINKS_GAP = "Of a file with several names (hard links), only the name that is written to shows what was written."
 _SESSION_GAP = (
     "Processes of the script may stay if hotlap, its watchdog and both processes of the launcher are killed at once."
@@ -82,7 +82,7 @@ _WAYS = (
 
 
 class Isolator:
-    """Gives the orders for the launcher. ``runs`` is the folder of all runs, ``environment`` what children get."""
+    """Creates the orders for the launcher. ``runs`` is the folder of all runs, ``environment`` what children get."""
 
     def __init__(self, requested: Isolation, runs: Path, environment: Mapping[str, str]) -> None:
         self._requested = requested
@@ -91,7 +91,8 @@ class Isolator:
 
     @property
     def protection(self) -> Protection:
-        """What holds for the runs. Raises :class:`HotlapError` where trials could do harm and nobody allowed it."""
+        """How runs are protected. Raises :class:`HotlapError` where trials could do harm and the user did not allow
+        it."""
         return self._chosen[1]
 
     @cached_property
@@ -166,10 +167,10 @@ class Isolator:
         return (run_directory if way.beside_the_run else folder) / LAYERS
 
     def variables(self, folder: Path) -> dict[str, str]:
-        """What the run must find in its environment."""
+        """The variables that isolation adds to the run's environment."""
         mode = self.protection.mode
         found: dict[str, str] = {PROTECTION_VARIABLE: mode}
-        if mode != "namespaces":  # a temporary directory of the run's own, as others' files lie in the usual one
+        if mode != "namespaces":  # a temporary directory of the run's own, since the usual one has other users' files
             _make(folder / "tmp")
             found["TMPDIR"] = str(folder / "tmp")
         return found
@@ -238,7 +239,7 @@ class Isolator:
         if status == SETUP_FAILED and _NOT_ISOLATED in said:
             raise HotlapError(
                 f"Trials cannot be isolated in {directory}: {_why_not_isolated(said)}.",
-                remedy="Start hotlap in that folder: it takes the way of isolating trials that works there.",
+                remedy="Start hotlap in that folder: it uses the way of isolating trials that works there.",
             )
         return status, said
 
@@ -265,7 +266,7 @@ class Isolator:
         return status if in_time else None, said
 
     def _tried(self, way: _Way) -> str:
-        """Write a file in isolation, and look whether it is there. Returns why that does not work, or nothing."""
+        """Write a file in isolation, and check that it stays there. Returns why that does not work, or nothing."""
         places = [Path.cwd(), *map(Path, _home()), Path(tempfile.gettempdir())]
         place = next((it for it in places if os.access(it, os.W_OK | os.X_OK)), places[0])
         path = place / f".hotlap-probe-{secrets.token_hex(8)}"

@@ -1,5 +1,4 @@
-"""What else went on while a block was timed: the child's own processor time, the others', the device's clock, and the
-energy that all this took."""
+"""The load while a block was timed: processor time of the child and of others, the device's clock, and the energy."""
 
 from __future__ import annotations
 
@@ -32,7 +31,8 @@ _THROTTLED = (
 
 class Device:
     """The NVIDIA devices that a child sees (``visible_devices`` as in CUDA_VISIBLE_DEVICES; empty: all). The clock is
-    that of the first, the energy that of the first few. Tells nothing where there is none, or its driver does not say.
+    that of the first, the energy that of the first few. All values are empty without a device, or where its driver does
+    not report them.
     """
 
     def __init__(self, visible_devices: str) -> None:
@@ -62,13 +62,13 @@ class Device:
         return _sum(pynvml.nvmlDeviceGetTotalEnergyConsumption, self._handles[:devices])
 
     def power_watts(self, devices: int) -> float | None:
-        """What the first few devices take right now."""
+        """The power of the first few devices right now."""
         return _sum(pynvml.nvmlDeviceGetPowerUsage, self._handles[:devices])
 
 
 @dataclass(frozen=True, slots=True)
 class CoresSeen:
-    """What was done on the cores within ``wall_seconds``: by the processes that were watched, and by others."""
+    """The use of the cores within ``wall_seconds``: by the watched processes, and by others."""
 
     wall_seconds: float
     own_seconds: float
@@ -77,7 +77,7 @@ class CoresSeen:
 
 
 class CoresWatch:
-    """Watches what these processes and all others do on the cores, from its making until :meth:`stop`."""
+    """Watches how these processes and all others use the cores, from creation until :meth:`stop`."""
 
     def __init__(self, processes: Sequence[psutil.Process]) -> None:
         self._own_seconds = tree.cpu_seconds(processes)
@@ -86,7 +86,7 @@ class CoresWatch:
         self._began = self._ended = time.perf_counter()
 
     def stop(self) -> None:
-        """What is done from now on does not count; may be called again, and then it did."""
+        """End the measurement; may be called again, which moves its end."""
         self._ended = time.perf_counter()
         self._busy_at_last = busy_seconds()
 
@@ -134,7 +134,7 @@ class BlockWatch:
             self._throttle_bits |= self._device.throttle_bits()
 
     def stop(self) -> None:
-        """The block has ended; what is still to be looked up may take its time."""
+        """The block has ended; remaining queries may be slow."""
         ended = time.perf_counter()
         self._cores.stop()
         self._counted.read(ended, self._device.energy_joules(self._trainers))
@@ -177,7 +177,7 @@ def _processors() -> ProcessorEnergy:
 
 
 def _sum(question: Callable[[Any], int], handles: Sequence[Any]) -> float | None:
-    """What devices answer in thousandths, added up; None where there is none or one does not say."""
+    """The sum of the devices' values in thousandths; None without devices or where one does not answer."""
     try:
         return sum(question(it) for it in handles) / 1000 if handles else None
     except pynvml.NVMLError:

@@ -115,8 +115,8 @@ class LocalExecutor(OneSlot):
             return child.finish()
 
     def launch_together(self, requests: Sequence[LaunchRequest]) -> tuple[Run, ...]:
-        """Children that start side by side and are frozen until it is their turn to take their steps. One that fails
-        while others are alive is launched again alone: they may have left it no room."""
+        """Run children that start in parallel and are frozen until it is their turn to take their steps. One that fails
+        while others are alive is launched again alone: memory may not have been enough for all."""
         if len(requests) < 2:
             return super().launch_together(requests)
         began = time.perf_counter()
@@ -202,12 +202,12 @@ class LocalExecutor(OneSlot):
 
 
 def _waiting(assignment: Assignment) -> Assignment:
-    """One that takes its first step on an accelerator only when no other does."""
+    """A child that takes its first step on an accelerator only when no other does."""
     return msgspec.structs.replace(assignment, waits_on_device=True)
 
 
 def _sweep_limit_seconds(assignment: Assignment) -> float:
-    """A sweep says nothing until it is done: it may take as long as a block for each setting."""
+    """A sweep sends nothing until it is done: it may take as long as a block for each setting."""
     sweep = assignment.instrument(SweepLoader)
     settings = len(sweep.settings) if sweep is not None else 0
     return assignment.startup_limit_seconds + assignment.block_limit_seconds * settings

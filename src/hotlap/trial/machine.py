@@ -1,4 +1,4 @@
-"""This machine: what can be read of it, and what children measured."""
+"""The facts about this machine, and the rates that children measured."""
 
 from __future__ import annotations
 

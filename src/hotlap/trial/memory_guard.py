@@ -11,7 +11,7 @@ from hotlap.machine.free_memory import available_share
 from hotlap.trial import tree
 
 _PERIOD_SECONDS = 0.01
-"""Memory is taken at some gigabytes per second, so that between two looks no more than a small part of it goes."""
+"""Processes allocate a few gigabytes per second, so that only a small part of memory is used between two checks."""
 
 
 class MemoryGuard:
@@ -30,7 +30,7 @@ class MemoryGuard:
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more; may be called again."""
+        """Stop watching; may be called again."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
@@ -43,7 +43,7 @@ class MemoryGuard:
                 continue
             self.reason = (
                 f"hotlap ended it: {100 * left:.0f} % of this machine's memory was left, "
-                f"{100 * self._headroom:.0f} % are to stay free."
+                f"{100 * self._headroom:.0f} % must stay free."
             )
             while not self._stopped.wait(_PERIOD_SECONDS):
                 members = tree.members(root)

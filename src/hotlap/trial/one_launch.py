@@ -1,4 +1,5 @@
-"""Arms that share one process: it switches levers between blocks, and so every arm has the same start, data and memory.
+"""Arms that share one process: it switches levers between blocks, so that every arm has the same start, data and
+memory.
 
 A crossover design: each configuration follows each other one in random order, and every round has a block of each.
 Weights go on changing, so seconds are compared and nothing else.
@@ -40,7 +41,7 @@ from hotlap.trial.turns import (
 )
 
 _FEWEST_STEPS = 4
-"""Looked at one by one, before a configuration counts as settled and to see how many still feel a switch."""
+"""Timed one by one, to judge when a configuration has settled and how many steps a switch affects."""
 _SETTLED = 1.25
 """Steps are alike whose times differ by no more than this factor."""
 
@@ -88,7 +89,8 @@ class _Turns:
         self._own_blocks: list[list[Block]] = [[] for _ in request.arms]
 
     def take(self) -> None:
-        """Warm up, let every configuration settle, see how long a switch is felt, then round after round."""
+        """Warm up, let every configuration settle, measure how long a switch affects steps, then time round after
+        round."""
         child, request, deadline = self._child, self._request, deadline_of(self._request)
         if not child.wait_ready() or warm_up(child, request, deadline, configuration=0) is None:
             return
@@ -175,7 +177,7 @@ class _Turns:
 
     def _run_of(self, arm: int, run: Run) -> Run:
         plan, blocks = self._request.arms[arm].plan, tuple(self._own_blocks[arm])
-        # The steps of a process that had many configurations, and what it compiled, are no account of one of them.
+        # The steps and compilations of a process with many configurations do not describe any one of them.
         mine = msgspec.structs.replace(
             run, plan=plan, blocks=blocks, warm_up_blocks=0, steps=Steps(), compile=CompileReport()
         )

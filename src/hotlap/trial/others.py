@@ -14,7 +14,7 @@ from hotlap.measure.disturbance import notable_load
 
 _LOOK_SECONDS = 1.0
 _QUIET_LOOKS = 2
-"""So many looks in a row must find the cores quiet: between two jobs of a test suite there is a moment too."""
+"""So many checks in a row must find the cores idle, since there are pauses between two jobs of a test suite."""
 
 
 def busy_seconds() -> float:
@@ -39,7 +39,7 @@ def wait_for_quiet(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Wait until others use no notable part of the cores, at most so long. Nothing of ours may run meanwhile."""
+    """Wait, up to a limit, until others use no notable part of the cores. Nothing of ours may run meanwhile."""
     notable, ends = notable_load(processor.cores_available()), clock() + limit_seconds
     quiet = 0
     while quiet < _QUIET_LOOKS and (left := ends - clock()) > 0:

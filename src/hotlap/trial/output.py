@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 TAIL_BYTES = 65536
-"""How much of the end of an output is looked at."""
+"""How much of the end of an output is read."""
 SHOWN_LINES = 30
 SHOWN_CHARACTERS = 4000
 """How much of it goes into a record."""
@@ -25,7 +25,7 @@ _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _RANK_PREFIX = re.compile(r"^(?:\[\w+\d+\]:)\s?")
 TRACEBACK = "Traceback (most recent call last):"
-# What launchers raise because a trainer failed; the trainer's own error says more.
+# Raised by launchers because a trainer failed; the trainer's own error is more specific.
 _SECOND_HAND = ("ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError")
 
 
@@ -82,8 +82,8 @@ def _raised_after(lines: list[str], start: int) -> str:
 
 
 def trim(path: Path) -> None:
-    """Keep a file that grew beyond 64 MiB at its last MiB. Its writer appends, so it goes on at the new end; what it
-    writes in this very moment may be lost."""
+    """Trim a file that grew beyond 64 MiB to its last MiB. Its writer appends, so it continues at the new end; what it
+    writes at this moment may be lost."""
     try:
         if path.stat().st_size <= _LONGEST_FILE_BYTES:
             return

@@ -132,13 +132,13 @@ class OwnedProcess:
 
 
 def _short_folder() -> str:
-    """Where temporary folders go: the path of a Unix socket may have a hundred bytes, no more."""
+    """Where temporary folders go: the path of a Unix socket may have about a hundred bytes at most."""
     usual = tempfile.gettempdir()
     return usual if len(os.fsencode(usual)) <= _LONGEST_FOLDER_BYTES else "/tmp"
 
 
 def run_module(module: str, arguments: Sequence[str] = (), *, timeout_seconds: float) -> str:
-    """What ``python -m module arguments`` prints to its standard output, in a child of this interpreter.
+    """Run ``python -m module arguments`` in a child of this interpreter and return its standard output.
 
     Raises :class:`HotlapError` when it fails, prints more than 16 MiB, or takes longer than ``timeout_seconds``; the
     child and its workers are gone then too.
@@ -167,5 +167,5 @@ def run_module(module: str, arguments: Sequence[str] = (), *, timeout_seconds: f
         raise HotlapError(what, where=where, remedy="Try again when the machine is less busy.")
     if status != 0 or printed is None:
         what = f"{module} failed: {complaint or 'exit status ' + str(status)}."
-        raise HotlapError(what, where=where, remedy="Run that command by hand to see all that it says.")
+        raise HotlapError(what, where=where, remedy="Run that command by hand to see its whole output.")
     return printed.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""How many steps the processes of a run have done, also those that died or hang without a word."""
+"""How many steps the processes of a run have done, also those that died or hang without a report."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Stall:
         self._changed = self._looked = clock()
 
     def noticed(self) -> bool:
-        """Whether it has been so long. Looks at most once per second, so that nobody who is timed is disturbed; False
-        where nothing is known of any step."""
+        """Whether the limit has passed. Checks at most once per second, so that timed processes are not disturbed;
+        False where no step is known."""
         now = self._clock()
         if not self.limit_seconds or now - self._looked < min(_LOOK_SECONDS, self.limit_seconds / _LOOKS_PER_LIMIT):
             return False

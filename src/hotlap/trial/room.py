@@ -1,4 +1,4 @@
-"""What a run wrote into its layers: whether there is room for it, and what it was."""
+"""What a run wrote into its layers, and whether the disk has room for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Room:
         self._looked_at = 0.0
 
     def trouble(self) -> str:
-        """Why the run must end; empty while it may go on."""
+        """Why the run must end; empty while it may continue."""
         free = _free(self._layers)
         least = min(max(self._free_bytes * _RESERVE_SHARE, _RESERVE_BYTES), self._free_bytes / 2)
         taken = self._free_bytes - free
@@ -50,7 +50,7 @@ class Room:
         )
 
     def _written(self) -> int:
-        """How much the layers hold, looked at now and then, as they may hold many files."""
+        """The size of the layers, computed only now and then, since they may hold many files."""
         now = time.monotonic()
         if now - self._looked_at >= _LOOK_SECONDS:
             self._looked_at = now
@@ -77,7 +77,7 @@ def _told(layers: Path, directory: str) -> Iterator[FileWrite]:
 
 
 def read_only_sentence(layers: Path) -> str:
-    """What to say of places that could not be written to; empty where there are none."""
+    """A sentence on places that could not be written to; empty where there are none."""
     points = read_only_points(str(layers))
     return f"No layer can cover {', '.join(points)}: read-only in trials." if points else ""
 

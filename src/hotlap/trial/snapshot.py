@@ -1,4 +1,4 @@
-"""Which files of a directory changed between two moments: the net for writers that nothing else catches."""
+"""Which files of a directory changed between two moments, for writers that nothing else catches."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ _NO_COMMIT = "(initial)"
 
 
 def source_of(workload: Workload) -> Source:
-    """What can be told within some seconds; what cannot is left open, and nothing is raised."""
+    """Find out what is possible within some seconds; the rest stays unknown, and nothing is raised."""
     revision, modified = _git_state(Path(workload.directory))
     return Source(git_revision=revision, git_modified=modified, script_sha256=_digest(workload))
 
 
 def script_of(workload: Workload) -> Path | None:
-    """The file that is the script, as far as a look at the names can tell; None where it cannot.
+    """The file of the script, as far as names show it; None where they do not.
 
     Of a module, also of one that makes a model, it is the file below the working directory, and under a launcher
     (torchrun) the first Python file among the arguments.

@@ -1,10 +1,10 @@
 """Device memory that moves to the host while an arm waits for its turn.
 
-An arm that fills most of a device cannot be alive next to another one, unless its memory leaves the device while it
-stands still. NVIDIA's driver can do that: ``cuda-checkpoint``, a program of NVIDIA's, has a process finish what it has
+An arm that fills most of a device cannot be alive next to another one, unless its memory leaves the device while it is
+frozen. NVIDIA's driver can do that: ``cuda-checkpoint``, a program of NVIDIA's, has a process finish what it has
 submitted, copies its device memory to the host, and gives the device back; and the other way round. Locking with a time
-limit came with version 570 of the driver, and memory that processes share stays where it is, so that only one process
-a child can be suspended (`cuda-checkpoint <https://github.com/NVIDIA/cuda-checkpoint>`_).
+limit came with version 570 of the driver, and memory that processes share stays where it is, so that only one process a
+child can be suspended (`cuda-checkpoint <https://github.com/NVIDIA/cuda-checkpoint>`_).
 
 The program wants the process to run while it is suspended and restored; so it is frozen after the one and woken up
 before the other.
@@ -30,8 +30,8 @@ _Action: TypeAlias = Literal["lock", "checkpoint", "restore", "unlock"]
 
 
 class SuspensionFailedError(Exception):
-    """A process could not be suspended or restored, and is of no further use: the driver does not promise that it is
-    still sound."""
+    """A process could not be suspended or restored and cannot be used further: the driver does not guarantee its
+    state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Removing what runs left behind that were killed together with all that could have removed it.
+"""Removing the files of runs that were killed together with every process that could have removed them.
 
 Two places: the folders of a study's runs, which belong to whoever holds the study's lock, and folders in the temporary
 directory, each of which names its owner by a lock on a file in it. The kernel gives such a lock back when the owner
@@ -79,11 +79,11 @@ def own(folder: Path) -> None:
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         _owned[folder] = descriptor
         take_lock(descriptor)
-        beside.rename(folder / OWNER)  # locked before it has the name: nobody can see it without its owner
+        beside.rename(folder / OWNER)  # locked before it has the name, so that no process can see it without its owner
 
 
 def disown(folder: Path) -> None:
-    """Give up a folder; one that was never owned is none of our business."""
+    """Give up a folder; one that was never owned is left alone."""
     descriptor = _owned.pop(folder, None)
     if descriptor is not None:
         os.close(descriptor)

@@ -13,9 +13,9 @@ _MORE_HELLOS_SECONDS = 0.2
 
 
 class Trainers:
-    """All that was heard from the processes of one child.
+    """The messages of all processes of one child.
 
-    Every process that said Hello is a trainer. One that comes late is told at once what the others were told last, as
+    Every process that sent Hello is a trainer. One that comes late is sent at once what the others were sent last, as
     they may be waiting for it. ``hello_at`` is when the last of them came (``time.perf_counter``).
     """
 
@@ -26,7 +26,7 @@ class Trainers:
         self._order: Proceed | End | None = None
 
     def attend(self) -> None:
-        """Take note of the trainers that have turned up."""
+        """Add the trainers that have connected."""
         for connection in self._channel.connections:
             if connection.hello is not None and connection not in self._trainers:
                 self._trainers.append(connection)
@@ -54,7 +54,8 @@ class Trainers:
 
     @property
     def complete(self) -> bool:
-        """Whether all that were announced are there; who says to be alone is given a moment for others to turn up."""
+        """Whether all announced trainers have connected; one that reports to be alone is given a moment for others to
+        connect."""
         announced = max((it.hello.processes for it in self._trainers if it.hello is not None), default=0)
         if announced > 1:
             return self.size >= announced
@@ -62,34 +63,34 @@ class Trainers:
 
     @property
     def breaking_up(self) -> bool:
-        """Whether a trainer is leaving or gone; then no further block can be had."""
+        """Whether a trainer is ending or gone; then no further block is possible."""
         return any(it.leaving for it in self._trainers)
 
     @property
     def gone(self) -> bool:
-        """Whether all trainers have said their last word."""
+        """Whether all trainers have sent their last message."""
         return all(it.leaving for it in self._trainers)
 
     @property
     def trouble(self) -> str:
-        """Why a process was cut off, or nothing."""
+        """Why a process was disconnected, or nothing."""
         return next((it.trouble for it in self._channel.connections if it.trouble), "")
 
     @property
     def reports(self) -> tuple[Report, ...]:
-        """The trainers' reports, lowest rank first; where nobody trained, the last report there is."""
+        """The trainers' reports, lowest rank first; where no process trained, the last report there is."""
         reports = [it.report for it in self._trainers if it.report is not None]
         others = [it.report for it in self._channel.connections if it.report is not None]
         return tuple(reports or others[-1:])
 
     def order(self, proceed: Proceed) -> None:
-        """Have every trainer do a block."""
+        """Tell every trainer to do a block."""
         for trainer in self._trainers:
             trainer.done = None
         self._tell(proceed)
 
     def end(self) -> None:
-        """Have every trainer report and leave."""
+        """Tell every trainer to report and end."""
         self._tell(End())
 
     def _tell(self, order: Proceed | End) -> None:

@@ -34,8 +34,8 @@ _POLL_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The process that was started, leader of its own session; ``created`` (as psutil tells it) protects against a
-    process number that was given to somebody else meanwhile. ``pid`` is None before it is known. ``launcher``: it is
+    """The process that was started, leader of its own session; ``created`` (by psutil) protects against a process
+    number that was reused meanwhile. ``pid`` is None before it is known. ``launcher``: it is
     :mod:`hotlap.sandbox.launcher`, whose process group is ours and no part of what is timed and frozen: it must be able
     to end the others at any moment."""
 
@@ -78,8 +78,8 @@ def _in_group(process: psutil.Process, group: int | None) -> bool:
 
 
 def stop(root: Root) -> list[psutil.Process]:
-    """Freeze every process of the child, and return them. Asks again until no new ones appear, as one may fork before
-    it is stopped."""
+    """Freeze every process of the child, and return them. Lists them again until no new ones appear, as one may fork
+    before it is stopped."""
     stopped: dict[int, psutil.Process] = {}
     while fresh := [process for process in members(root) if process.pid not in stopped]:
         _signal_groups(fresh, signal.SIGSTOP)
@@ -88,7 +88,7 @@ def stop(root: Root) -> list[psutil.Process]:
 
 
 def resume(stopped: Sequence[psutil.Process]) -> None:
-    """Let frozen processes go on, the workers before the root that may wait for them."""
+    """Thaw frozen processes, the workers before the root that may wait for them."""
     _signal_groups(reversed(stopped), signal.SIGCONT)
 
 
@@ -97,7 +97,7 @@ def kill(root: Root, *, patience_seconds: float = 5.0) -> None:
 
     The launcher goes last, and by its end so does what it started in its own name: until then no process of the child
     can get out of sight, and whatever interrupts this, the launcher ends the rest. Gives up after
-    ``patience_seconds``: a process that hangs in the kernel cannot be ended by anyone.
+    ``patience_seconds``: a process that hangs in the kernel cannot be ended.
     """
     deadline = time.monotonic() + patience_seconds
     while alive := _all_members(root):
@@ -147,7 +147,7 @@ def waited_seconds(processes: Iterable[psutil.Process]) -> Waits | None:
 
 
 def involuntary_switches(processes: Iterable[psutil.Process]) -> int:
-    """How often the main threads of these processes were made to give up their core."""
+    """How often the main threads of these processes were preempted."""
     total = 0
     for process in processes:
         with suppress(*_GONE):

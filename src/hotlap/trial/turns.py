@@ -1,4 +1,4 @@
-"""Arms that take turns, block by block, so that whatever disturbs the machine hits all of them alike.
+"""Arms that take turns, block by block, so that disturbances of the machine affect all of them alike.
 
 Two ways, both from the literature on paired experiments: the arms alive together, one block each in random order in
 every round (a randomised block design); or, where memory forbids that, whole launches in an order that is repeated
@@ -20,17 +20,17 @@ Rounds = tuple[tuple[float, ...], ...]
 Start = Callable[[Assignment], Child]
 
 _MARGIN = 1.25
-"""A block is planned so much longer than it must be, since step times vary."""
+"""A block is planned longer than necessary by this factor, since step times vary."""
 _STEPS_AFTER_A_SUSPENSION = 3
 _LONGEST_BLOCK_STEPS = 1_000_000
 MOST_VOID = 0.5
-"""Of the wanted rounds. A void one is repeated: in one of its blocks an allocator had to give back what it kept and ask
-again, which costs a multiple of a step, and happens because the others hold the memory."""
+"""Of the wanted rounds. A void one is repeated: in one of its blocks an allocator had to free its cache and try again,
+which takes several steps' time, and happens because the other arms hold the memory."""
 
 
 def take_turns(children: Sequence[Child], request: TurnRequest) -> tuple[tuple[Run, ...], Rounds]:
-    """Let children that were just started take turns, and end them. Only the one whose turn it is runs; the others'
-    process trees are frozen.
+    """Let children that were just started take turns, and end them. Only one runs at a time; the others' process trees
+    are frozen.
 
     The rounds are those that all arms went through. There are none when an arm failed: its run says how.
     """
@@ -40,7 +40,7 @@ def take_turns(children: Sequence[Child], request: TurnRequest) -> tuple[tuple[R
 
 
 def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list[list[Block]]:
-    """One row a round, with one block for each arm."""
+    """One row per round, with one block for each arm."""
     deadline = deadline_of(request)
     if not start_together(children, deadline, all_needed=True):
         return []
@@ -84,21 +84,21 @@ def is_cramped(runs: Sequence[Run], request: TurnRequest) -> bool:
 
 
 def deadline_of(request: TurnRequest) -> float:
-    """On the clock of ``time.perf_counter``, when a set that begins now must be over."""
+    """On the clock of ``time.perf_counter``, when a replicate that begins now must be over."""
     return math.inf if request.most_seconds is None else time.perf_counter() + request.most_seconds
 
 
 def seconds_of(rounds: Sequence[Sequence[Block]]) -> float:
-    """What another round will take at most, judging by the last one."""
+    """The longest time that another round is likely to take, judging by the last one."""
     return _MARGIN * sum(it.wall_seconds for it in rounds[-1]) if rounds else 0.0
 
 
 def start_together(children: Sequence[Child], deadline: float = math.inf, *, all_needed: bool = False) -> bool:
-    """Wait until all have done their first step, or are over; who has done it is frozen. Returns early when one is over
+    """Wait until all have done their first step, or are over; each is frozen after it. Returns early when one is over
     and ``all_needed``; False when the time is over.
 
-    They import, build and load side by side, but on an accelerator take their first step one at a time: libraries try
-    out there which of their kernels is fastest, and what they choose next to another arm would be used from then on.
+    They import, build and load in parallel, but on an accelerator take their first step one at a time: there libraries
+    benchmark their kernels, and a choice made while another arm runs would be used from then on.
     """
     starting = list(children)
     stepping: Child | None = None
@@ -146,12 +146,12 @@ def warm_up(child: Child, request: TurnRequest, deadline: float, *, configuratio
 
 
 def _order(steps: int, lead_in: int = 1, configuration: int | None = None) -> Proceed:
-    """One block. The steps before it do not count: they may live on what was prefetched during the pause."""
+    """Run one block. The steps before it do not count: they may use batches that were prefetched during the pause."""
     return Proceed(steps=steps, lead_in=lead_in, configuration=configuration)
 
 
 def _lead_in(request: TurnRequest) -> int:
-    """A device that was given back and taken again has to get up to speed."""
+    """A device that was released and taken again has to warm up."""
     return _STEPS_AFTER_A_SUSPENSION if request.suspended else 1
 
 
@@ -204,7 +204,7 @@ def _blocks_alone(
 
 
 def _not_started(assignment: Assignment) -> Run:
-    note = "Not started, since another arm of its set failed."
+    note = "Not started, since another arm of its replicate failed."
     return Run(plan=assignment.plan, seed=assignment.seed, ending=Stopped(), notes=(note,))
 
 
@@ -217,7 +217,7 @@ def no_rounds(arms: int) -> Rounds:
 
 
 def seconds_per_sample(rounds: Sequence[Sequence[Block]], arms: int) -> Rounds:
-    """One row an arm. Where samples could not be counted, steps are: in all blocks, so that rows stay comparable."""
+    """One row per arm. Where samples could not be counted, steps are: in all blocks, so that rows stay comparable."""
     counted = all(block.samples > 0 for row in rounds for block in row)
     return tuple(
         tuple(row[arm].wall_seconds / (row[arm].samples if counted else row[arm].steps) for row in rounds)

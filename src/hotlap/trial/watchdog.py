@@ -1,4 +1,4 @@
-"""A small process of its own that ends children whose owner died without a chance to do so (``kill -9``).
+"""A separate process that ends children whose owner was killed without a chance to do so (``kill -9``).
 
 It reads lines of JSON from its standard input, which closes when the owner ends, however it ends. A signal on the
 parent's death (``PR_SET_PDEATHSIG``) would not do: it reaches the direct child only, and a frozen one's workers would
