@@ -179,7 +179,7 @@ def test_a_failure_is_never_called_a_success(departure: Departure) -> None:
 @pytest.mark.parametrize(
     ("departure", "says"),
     [
-        (Departure(exit_status=0, trainers=1, steps_done=5, output="step 5"), "by os._exit, or was replaced"),
+        (Departure(exit_status=0, trainers=1, steps_done=5, output="step 5"), "called os._exit, or was replaced"),
         (Departure(exit_status=None, trainers=1, steps_done=5, output="step 5"), "closed its connection to hotlap"),
         (Departure(exit_status=None, trainers=2, steps_done=5, output="step 5"), "left while others waited"),
         (Departure(exit_status=None, trainers=2, steps_done=5, output=CHAINED), "RuntimeError: bad"),

@@ -17,7 +17,7 @@ def autocast_dtype(torch: Any, device: str) -> str:
 
 
 class AutocastWatch:
-    """Looks at the calls of a model's layers until autocast was seen. ``dtype`` is empty as long as it was not."""
+    """Watches the calls of a model's layers until autocast was seen. ``dtype`` is empty until then."""
 
     def __init__(self, torch: Any) -> None:
         self.dtype = ""
@@ -25,11 +25,11 @@ class AutocastWatch:
         self._handles: list[Any] = []
 
     def around(self, device: str) -> None:
-        """Note the format where autocast is on right now."""
+        """Record the format if autocast is on now."""
         self.dtype = self.dtype or autocast_dtype(self._torch, device)
 
     def within(self, root: Any, device: str) -> None:
-        """Look at each layer's call, up to :meth:`forward_ends`. A hook makes a compiled graph be compiled again, so
+        """Watch each layer's call, up to :meth:`forward_ends`. A hook makes a compiled graph be compiled again, so
         that nothing is watched where anything is compiled."""
         self.forward_ends()
         if self.dtype or not root.training or compile_report.anything_compiled(self._torch, root):
@@ -43,7 +43,7 @@ class AutocastWatch:
         self._handles = [it.register_forward_pre_hook(look) for it in layers]
 
     def forward_ends(self) -> None:
-        """Take the hooks off again."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()

@@ -34,7 +34,7 @@ def leading_size(batch: Any) -> int:
 
 
 def second_size(batch: Any) -> int:
-    """The second dimension of the first tensor that has any; 0 where it has one only."""
+    """The second dimension of the first tensor that has dimensions; 0 where it has only one."""
     shape: tuple[int, ...] = next((tuple(it.shape) for it in tensors(batch) if it.dim() > 0), ())
     return int(shape[1]) if len(shape) > 1 else 0
 

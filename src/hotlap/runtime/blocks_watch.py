@@ -11,7 +11,7 @@ from hotlap.runtime import compile_report
 
 
 class BlocksWatch:
-    """Looks at the blocks of each root that is called. Hooks would make a compiled graph be compiled again, so nothing
+    """Watches the blocks of each root that is called. Hooks would make a compiled graph be compiled again, so nothing
     is watched where anything is compiled."""
 
     def __init__(self, torch: Any) -> None:
@@ -50,7 +50,7 @@ class BlocksWatch:
         self._in_backward = True
 
     def backward_ends(self) -> None:
-        """Take the hooks off again."""
+        """Remove the hooks."""
         self._in_backward = False
         for handle in (it for handles in self._handles.values() for it in handles):
             handle.remove()

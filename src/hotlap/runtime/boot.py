@@ -1,6 +1,6 @@
-"""The entrance: what happens in a process of the user's when hotlap is to be there.
+"""Starting hotlap in a process of the user.
 
-Three ways lead in: a trial (``HOTLAP_ASSIGNMENT``), ``hotlap run`` (``HOTLAP_PLAN``), and ``hotlap.apply``. The
+There are three ways: a trial (``HOTLAP_ASSIGNMENT``), ``hotlap run`` (``HOTLAP_PLAN``), and ``hotlap.apply``. The
 last two install the plan's levers and nothing else: no clock, no redirection, no seed. In the first two any failure
 ends the process (:mod:`hotlap.runtime.entrance`).
 """
@@ -35,7 +35,7 @@ _active: list[Interception] = []
 
 
 def active() -> Interception | None:
-    """The interception that is at work in this process, if any: to suspend it, and so to measure what it costs."""
+    """The active interception of this process, if any: suspending it shows its overhead."""
     return _active[0] if _active else None
 
 
@@ -50,7 +50,7 @@ def boot() -> None:
 def apply_plan(path: str | os.PathLike[str] = "hotlap.toml") -> Plan:
     """Switch on the levers of a plan file in this process, from torch's import on.
 
-    Call it before the loaders, models and optimizers are made: what exists already stays as it is. Raises
+    Call it before the loaders, models and optimizers are created: existing ones do not change. Raises
     :class:`hotlap.errors.PlanError` when the plan cannot be read or names what does not exist. A torch that is
     imported around Python's import system raises :class:`hotlap.errors.ScriptError` at the next import.
     """
@@ -70,7 +70,7 @@ def _boot_plan(path: Path) -> None:
 
 
 def _watch(names: tuple[str, ...], announced: Callback) -> None:
-    """Watch imports in a process that is to end if hotlap misses one."""
+    """Watch imports in a process that must end if hotlap misses one."""
 
     def begins(name: str) -> None:
         with FailureEndsProcess():
@@ -89,7 +89,7 @@ def _watch(names: tuple[str, ...], announced: Callback) -> None:
 
     watch = ImportWatch(names, guarded, missed, begins)
     watch.start()
-    # The first to be registered is the last to be called: what other exit functions import is seen too.
+    # Registered first and so called last: imports of other exit functions are seen too.
     atexit.register(watch.look)
 
 
@@ -120,8 +120,8 @@ def _intercepted(torch: ModuleType) -> Interception:
 
 @contextmanager
 def _without_collecting() -> Iterator[None]:
-    """Torch has just made very many objects; a collection that our few imports would set off walks through all of them
-    and takes longer than the imports themselves."""
+    """Torch has just created very many objects; a garbage collection triggered by our few imports would visit all of
+    them and take longer than the imports."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -173,7 +173,7 @@ def _boot_trial() -> None:
             hooks.before_exit.append(lambda: hooks.notes.extend(layered.notes))
         randomness.seed_everything(torch, assignment.seed)
         session = Session(assignment, address, run_directory, redirection)
-        # The clock hangs on first and so stands outermost: what the others do inside a phase is timed in it.
+        # The clock is hooked first and so is outermost: the work of the others inside a phase is timed in it.
         session.begin(interception)
         instruments.install(
             instruments.Place(interception, session.clock, session.finish_early, run_directory), assignment.instruments
@@ -186,7 +186,7 @@ def _boot_trial() -> None:
 def _variable(name: str) -> str:
     if name not in os.environ:
         raise ScriptError(
-            f"the environment variable {name} is missing.", remedy="Have the script pass its whole environment on."
+            f"the environment variable {name} is missing.", remedy="Pass the whole environment on in the script."
         )
     return os.environ[name]
 

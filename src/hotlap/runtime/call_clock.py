@@ -1,7 +1,7 @@
 """The step clock of an inference target: each call of its model is a step.
 
-A call is booked as the phase ``forward``; its inputs' conversions by levers and the consumption of its output are part
-of it, as they are of the latency that a user of the model sees. What lies between two calls is ``other``.
+A call counts as the phase ``forward``; its inputs' conversions by levers and the consumption of its output are part
+of it, as they are of the latency that a user of the model sees. The time between two calls is ``other``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CallClock(StepClock):
         return "call"
 
     def counts_backwards(self) -> bool:
-        """Never: what a model does within a call is no step."""
+        """Never: nothing within a model's call is a step."""
         return False
 
     def _call_begins(

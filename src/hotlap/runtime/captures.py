@@ -1,8 +1,8 @@
 """Training steps that a script captures as CUDA graphs and replays.
 
-Within a capture nothing runs: a loss has no value, nobody may wait for the device, and who launches a kernel adds it to
-the script's graph. So all hooks are silent there, and only written down is what the graph holds of a training step.
-A replay calls no module, no backward and no optimizer; :attr:`Hooks.replayed` tells of it.
+Within a capture nothing runs: a loss has no value, waiting for the device is forbidden, and a launched kernel becomes
+part of the script's graph. So all hooks are off during a capture; only the parts of a training step in the graph are
+recorded. A replay calls no module, no backward and no optimizer; :attr:`Hooks.replayed` reports it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOTE = (
 
 
 class Captures:
-    """Stands in the doorways of ``torch.cuda.CUDAGraph``; ``fall_silent`` and ``speak_again`` are called at the
+    """Patches ``torch.cuda.CUDAGraph``; ``fall_silent`` and ``speak_again`` are called at the
     beginning and at the end of a capture."""
 
     def __init__(self, hooks: Hooks, fall_silent: Callable[[], None], speak_again: Callable[[], None]) -> None:
@@ -74,7 +74,7 @@ class Captures:
             self.running.optimizers.append(id(optimizer))
 
     def abandon(self) -> None:
-        """Forget a capture that is running: nobody will be told of its end."""
+        """Forget a running capture: its end will not be reported."""
         if self.running is not None:
             self._ends()
 

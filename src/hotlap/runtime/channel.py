@@ -1,4 +1,4 @@
-"""The line to the controller: one JSON object a line over a stream socket."""
+"""The connection to the controller: one JSON object per line over a stream socket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DECODER: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 
 def encoded(message: Arrived | Hello | BlockDone | Report) -> bytes:
     """The message as JSON, which knows neither NaN nor infinity: in a report, where a learning rate or a limit of
-    clipping may be such, both are told as the largest number."""
+    clipping may be such, both are sent as the largest number."""
     if not isinstance(message, Report):
         return _ENCODER.encode(message)
     return _ENCODER.encode(_representable(msgspec.to_builtins(message)))
@@ -60,7 +60,7 @@ class Channel:
             os._exit(CONNECTION_LOST)
 
     def receive(self) -> Proceed | End:
-        """Wait for the controller's next word."""
+        """Wait for the controller's next message."""
         if self._socket is None:
             os._exit(CONNECTION_LOST)
         while b"\n" not in self._received:

@@ -1,4 +1,4 @@
-"""Whether a script that runs in a copy of its source tree took modules from the tree itself all the same."""
+"""Whether a script that runs in a copy of its source tree imported modules from the original tree nevertheless."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 """The step clock: where the time of each training step goes.
 
 A step is one full optimizer cycle with all its micro-batches. It ends when the *anchor* optimizer has really
-updated its parameters (torch's own global hook tells), or, in scripts without an optimizer, at the end of a
+updated its parameters (reported by torch's own global hook), or, in scripts without an optimizer, at the end of a
 backward. Inside a step exactly one phase runs at any moment; a nested phase suspends the outer one, so the
 phases add up to the whole.
 
 On the CPU a phase change reads the clock. On an accelerator it records an event on the stream that is current, and the
 durations are resolved at the end of a block, where the device is synchronised anyway: the clock itself never
 waits for the device. The time between two such events is what the stream spent between the two points, idle
-time included, so a data wait that is hidden behind queued kernels costs nothing and one that is not costs what
-it truly costs. Where a kind of device has no events that tell the time, the host's clock is read, and a note says so.
+time included, so a data wait that is hidden behind queued kernels costs nothing, and any other counts in full. Where a
+kind of device has no timing events, the host's clock is read, and a note says so.
 
 What happens before the first training forward of a cycle and up to the last evaluation forward is not the
 training step's: it is folded into ``outside``, and so are checkpoints. A forward evaluates that records no gradients,
@@ -61,7 +61,7 @@ STEPS_ALONE = 8
 
 
 class Scaling(Protocol):
-    """Who knows what the script's GradScaler multiplied: ``unscaled`` is None while there is nothing to ask for."""
+    """Knows what the script's GradScaler multiplied; ``unscaled`` is None without one."""
 
     unscaled: Any
 
@@ -72,7 +72,7 @@ class Scaling(Protocol):
 class StepClock:
     """Follows the training loop through the hooks and writes one row for each step.
 
-    ``on_step`` is called at the end of every step, outside all accounts: what it spends is nobody's time. What every
+    ``on_step`` is called at the end of every step; its time is not counted anywhere. What every
     step passes is written out rather than shared, since each further frame costs the step. ``samples_from`` is what the
     last step's samples were counted by.
     """
@@ -163,7 +163,7 @@ class StepClock:
         finally:
             self.leave()
 
-    # -- what the hooks tell -------------------------------------------------------------------
+    # -- events from the hooks -----------------------------------------------------------------
 
     def _loader_start(self, loader: Any, start: Fetch) -> Any:
         iterator = self._inside(DATA_WAIT, start)
@@ -297,7 +297,7 @@ class StepClock:
     def _update_ends(self, optimizer: Any) -> None:
         self._write((self._phases.pop(), self._read()))
         if self._phases[-1] == OPTIMIZER and self._updating == id(optimizer):
-            return  # a class whose step calls its parent's: torch tells of both
+            return  # a class whose step calls its parent's: torch reports both
         if self.source != "backward" and (self._only_anchor == id(optimizer) or self._is_anchor(id(optimizer))):
             self._end_step()
 
@@ -309,7 +309,7 @@ class StepClock:
             self._end_step()
 
     def _replayed(self, captured: CapturedStep) -> None:
-        """A graph has done backward passes, and perhaps updates, of which no hook told."""
+        """A graph has done backward passes, and perhaps updates, that no hook reported."""
         if not self._stopwatch_chosen:
             self._follow("cuda", (self._torch.cuda.current_device(),))
         if self._perhaps or self.evaluating:
@@ -361,11 +361,11 @@ class StepClock:
 
     @property
     def phase(self) -> int:
-        """The phase that is running: what the script is doing right now."""
+        """The current phase of the script."""
         return self._phases[-1]
 
     def counts_backwards(self) -> bool:
-        """Whether steps are counted by backwards, for want of an optimizer."""
+        """Whether steps are counted by backwards, since there is no optimizer."""
         return self.source == "backward" or (self.source == "auto" and not self._has_optimizer)
 
     @property
@@ -394,7 +394,7 @@ class StepClock:
         self._use(StreamStopwatch(getattr(self._torch, kind), devices))
 
     def synchronise(self) -> None:
-        """Wait until the device has done all it was given; nothing to do on a CPU."""
+        """Synchronise the device; nothing to do on a CPU."""
         watch = self._watch
         if isinstance(watch, StreamStopwatch):
             watch.synchronise()

@@ -1,5 +1,5 @@
-"""What torch.compile did in this process, whoever asked for it: its seconds, its graph breaks, its recompilations, and
-the places that run eagerly although compiling was asked for.
+"""What torch.compile did in this process, whether the script or a lever called it: its seconds, its graph breaks, its
+recompilations, and the places that run eagerly although compiling was requested.
 
 torch keeps all of this by itself (``torch._dynamo.utils``), so nothing is patched and nothing costs time while training
 runs. These are internals: what a version of torch lacks is left empty. Developed against torch 2.13.
@@ -28,7 +28,7 @@ _BRANCH_TEXT = "A branch depends on the value of a tensor."
 
 
 def start(torch: ModuleType) -> None:
-    """Let torch remember more compilations than it does by itself. May be called often; does nothing before
+    """Let torch keep the records of more compilations than by default. May be called often; does nothing before
     ``torch._dynamo`` was imported (which the first optimizer does)."""
     utils = _utils()
     if utils is not None and hasattr(utils, "set_compilation_metrics_limit"):
@@ -37,7 +37,7 @@ def start(torch: ModuleType) -> None:
 
 def collect(torch: ModuleType, forward: CodeType | None = None) -> CompileReport:
     """Everything so far; empty when nothing was compiled. ``forward`` is that of the script's only model: what Dynamo
-    begins with is then hotlap's wrapper around it, a place that means nothing to anybody."""
+    begins with is then hotlap's wrapper around it, which means nothing to users."""
     utils = _utils()
     if utils is None:
         return CompileReport()
@@ -52,7 +52,7 @@ def collect(torch: ModuleType, forward: CodeType | None = None) -> CompileReport
 
 
 def _utils() -> Any:
-    """Dynamo's bookkeeping, unless nobody needed Dynamo yet: importing it takes seconds."""
+    """Dynamo's records, if Dynamo is imported already: importing it takes seconds."""
     return sys.modules.get("torch._dynamo.utils")
 
 

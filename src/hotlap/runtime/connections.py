@@ -1,8 +1,8 @@
 """Which hosts this process connects to, kept for the report; nothing is blocked.
 
-Python's audit events (PEP 578) tell of every address that Python code connects or sends to, and what names stand for
-which addresses is read off ``getaddrinfo``. Each process of a run adds to the same file, so that loader workers and
-spawned trainers count too. Connections of native code are found by the controller (:mod:`hotlap.trial.connections`).
+Python's audit events (PEP 578) report every address that Python code connects or sends to, and ``getaddrinfo`` shows
+the names of the addresses. Each process of a run adds to the same file, so that loader workers and spawned trainers
+count too. Connections of native code are found by the controller (:mod:`hotlap.trial.connections`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _original: Callable[..., Any] | None = None
 
 
 def watch_connections(run_directory: Path) -> None:
-    """From now on, keep which hosts this process connects to, and those that it forks."""
+    """Start to record the hosts that this process and its forks connect to."""
     global _active, _original
     if _original is None:  # audit hooks cannot be removed
         _original = _socket.getaddrinfo
@@ -57,7 +57,7 @@ class _Contacts:
         if contact in self._known or len(self._known) >= 2 * _MOST_CONTACTS:
             return
         self._known.add(contact)
-        with contextlib.suppress(OSError):  # a full disk must meet the script's own write, not this note
+        with contextlib.suppress(OSError):  # a full disk must fail the script's own write, not this one
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             descriptor = posix.open(self._path, flags, 0o600)
             try:
@@ -78,7 +78,7 @@ class _Contacts:
 
 
 def _getaddrinfo(host: Any, *arguments: Any, **keywords: Any) -> Any:
-    """``_socket.getaddrinfo``, which remembers what the name stands for."""
+    """``_socket.getaddrinfo``, which also records the addresses of the name."""
     assert _original is not None
     found = _original(host, *arguments, **keywords)
     if _active is not None and isinstance(host, (str, bytes)):

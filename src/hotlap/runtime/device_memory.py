@@ -1,4 +1,4 @@
-"""What this process takes of the memory of its devices, as torch's caching allocator and the driver count it.
+"""The device memory of this process, as torch's caching allocator and the driver count it.
 
 Source: PyTorch documentation, "CUDA semantics", memory management.
 """
@@ -15,14 +15,14 @@ def device_peak_bytes(torch: Any) -> int:
 
 
 def device_footprint_bytes(torch: Any) -> int:
-    """The most that the process held of a device: what its allocator had reserved, and whatever else lies there now.
-    That is its CUDA context with the kernels that were loaded, and what other processes hold, which the driver does not
-    tell apart."""
+    """The most that the process held of a device: what its allocator had reserved, and everything else on it now. That
+    is its CUDA context with the loaded kernels, and what other processes hold, which the driver does not report
+    separately."""
     return max((_footprint(torch, it) for it in _devices(torch)), default=0)
 
 
 def allocator_retries(torch: Any) -> int:
-    """How often the allocator has found no memory, given back all that it kept, and asked the driver again."""
+    """How often the allocator found no memory, freed its cache, and tried again."""
     return sum(int(torch.cuda.memory_stats(it).get("num_alloc_retries", 0)) for it in _devices(torch))
 
 
@@ -35,5 +35,5 @@ def _footprint(torch: Any, index: int) -> int:
 
 
 def _devices(torch: Any) -> Iterator[int]:
-    """Asking initialises nothing: a script that uses no device is not given a context by us."""
+    """Queries initialise nothing: a script that uses no device gets no context from us."""
     return iter(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else iter(())

@@ -10,8 +10,8 @@ _LEGACY_NAMES = {"tf32": "high", "bf16": "medium"}
 
 
 def device_kind(root: Any) -> str:
-    """The kind of device that holds most of a model's parameters by their bytes. The host is meant only where no
-    accelerator holds any: a large model may leave one embedding there, and it need not be the smallest part of it."""
+    """The kind of device that holds most of a model's parameters by their bytes. The result is the host only where no
+    accelerator holds any: a large model may keep an embedding there, and not the smallest part."""
     from torch.nn.parameter import is_lazy
 
     held: Counter[str] = Counter()
@@ -29,8 +29,8 @@ def local_part(tensor: Any) -> Any:
 
 def matmul_precision(torch: Any, kind: str) -> str:
     """``highest``, ``high`` or ``medium``, as torch's older switch calls them. A script that has used the newer ones
-    (``torch.backends.cuda.matmul.fp32_precision`` and its like, since torch 2.9) may not ask the older one any more:
-    torch raises an error there."""
+    (``torch.backends.cuda.matmul.fp32_precision`` and its like, since torch 2.9) may not read the older one any more:
+    torch raises an error."""
     try:
         return str(torch.get_float32_matmul_precision())
     except RuntimeError:

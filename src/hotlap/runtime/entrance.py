@@ -1,4 +1,4 @@
-"""hotlap's entrance into a process of the user's: either hotlap starts, or the process ends.
+"""Starting hotlap in a process of the user: either hotlap starts, or the process ends.
 
 A script that ran on without hotlap would write over the user's files, or train without the levers of its plan. So a
 failure in a part of hotlap's ends the process with one sentence and the exit code :data:`hotlap.errors.NOT_BOOTED`.
@@ -23,7 +23,7 @@ _STANDARD_ERROR = 2
 
 
 def enter() -> None:
-    """Do what the environment asks for, before the user's script begins."""
+    """Start hotlap as the environment says, before the user's script begins."""
     with FailureEndsProcess():
         if HANDSHAKE_VARIABLE in os.environ:
             from hotlap.runtime import greeting
@@ -54,7 +54,7 @@ class FailureEndsProcess:
 
 
 def end_process(sentence: str) -> NoReturn:
-    """Say on standard error why hotlap cannot go on in this process, and end it at once."""
+    """Print to standard error why hotlap cannot continue in this process, and end it at once."""
     line = " ".join(sentence.split())[:_LONGEST_SENTENCE]
     with contextlib.suppress(OSError):
         presence.note(f"{presence.FAILED} {line}")
@@ -65,11 +65,11 @@ def end_process(sentence: str) -> NoReturn:
 
 
 def flush() -> None:
-    """Write out what the script has printed, as far as its streams can still take it."""
+    """Flush the script's output, as far as its streams still work."""
     for stream in (sys.stdout, sys.stderr):
         flush = getattr(stream, "flush", None)
         if flush is not None:
-            # A closed or full output cannot be helped now.
+            # A closed or full output cannot be fixed now.
             with contextlib.suppress(OSError, ValueError):
                 flush()
 

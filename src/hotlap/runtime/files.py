@@ -1,4 +1,4 @@
-"""Do no harm: while a trial runs, what the script writes goes to the study, and it reads back what it wrote.
+"""Redirecting writes: in a trial, the script's writes go to the study's folder, and it reads back what it wrote.
 
 :func:`redirect_writes` puts stand-ins in the place of ``open`` and of the functions of :mod:`os`, wherever a module
 holds them. Python's audit events (PEP 578) tell of files that were opened for writing around these; they are named in
@@ -44,7 +44,7 @@ def redirect_writes(
     protected: Sequence[Path] = (),
     boundary: Boundary | None = None,
 ) -> Redirection:
-    """From now on, what this process writes goes to ``overlay``, but for the folders in ``passthrough``. Those in
+    """Redirect the writes of this process to ``overlay``, except in the folders of ``passthrough``. Those in
     ``protected`` are protected wherever they are, as the working directory is. A ``boundary`` decides in place of
     ``passthrough`` and of this process's environment.
 
@@ -148,7 +148,7 @@ class _Names:
         self._counts[redirected] += 1
         readable = path.encode("utf-8", "backslashreplace").decode()
         line = msgspec.json.encode(FileWrite(path=readable, redirected=redirected)) + b"\n"
-        with contextlib.suppress(OSError):  # a full disk must meet the script's own write, not this note
+        with contextlib.suppress(OSError):  # a full disk must fail the script's own write, not this one
             descriptor = posix.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             try:
                 posix.write(descriptor, line)

@@ -1,4 +1,5 @@
-"""The handshake: what this interpreter is and has, written down for the controller before the first launch.
+"""The handshake: a description of this interpreter and its packages, written for the controller before the first
+launch.
 
 :mod:`hotlap.trial.handshake` reads it. Nothing here needs a package, and torch is not imported: that takes seconds.
 """

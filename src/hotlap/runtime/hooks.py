@@ -1,4 +1,4 @@
-"""The places in torch where hotlap may stand, and who stands there.
+"""The events of torch that hotlap observes, and the callables for each.
 
 Levers, the step clock and the observers never patch torch themselves: they append callables to the lists of one
 :class:`Hooks`, and :mod:`hotlap.runtime.interception` calls them. Every list is called in order of appending.
@@ -74,13 +74,13 @@ class Hooks:
     before_update: list[Callable[[Any], None]] = field(default_factory=list)
     after_update: list[Callable[[Any], None]] = field(default_factory=list)
 
-    # A step that a lever left out, told by that lever instead of the two above: it counts as one all the same.
+    # A step that a lever left out, reported by that lever instead of the two above: it counts as a step too.
     update_skipped: list[Callable[[Any], None]] = field(default_factory=list)
 
     # A CUDA graph with backward passes was replayed: nothing else of the lists above is called within one.
     replayed: list[Callable[[CapturedStep], None]] = field(default_factory=list)
 
-    # A whole training step is over (told by the step clock, where there is one).
+    # A whole training step is over (reported by the step clock, where there is one).
     step_ended: list[Callable[[], None]] = field(default_factory=list)
 
     # Nothing since the last step was training (told by the step clock, where there is one): EVALUATION or OUTSIDE of
@@ -103,7 +103,7 @@ class Hooks:
     takes_over: list[Callable[[Any, Sequence[tuple[tuple[Any, ...], dict[str, Any]]]], Callable[..., Any]]] = field(
         default_factory=list
     )
-    # Whether such an engine is to say what it does with the model, which takes longer.
+    # Whether such an engine must report what it does with the model, which takes longer.
     looks_into_engine: bool = False
 
     # The process is about to end, also when hotlap ends it.
@@ -113,7 +113,7 @@ class Hooks:
     inputs: int = 0
     outputs_path: str = ""
 
-    # What levers and observers want to tell: shown in the report.
+    # Notes of levers and observers for the report.
     notes: list[str] = field(default_factory=list)
     # What instruments found, as fields of the report; filled before the process ends.
     found: dict[str, Any] = field(default_factory=dict)
@@ -132,6 +132,6 @@ class Hooks:
         return known[1]
 
     def note(self, text: str) -> None:
-        """Remember a sentence for the report, once."""
+        """Add a sentence to the report, once."""
         if text not in self.notes:
             self.notes.append(text)

@@ -2,7 +2,7 @@
 
 ``python -m hotlap.runtime.inference module:make_model --inputs module:make_inputs`` is what a trial starts. Calls
 go on, under ``torch.no_grad()``, until the controller ends the process: the inputs are used again and again, in their
-order. What the user's functions raise, or return that is of no use, ends the trial as a crash of theirs.
+order. If the user's functions raise an exception or return something unusable, the trial ends as a crash of the script.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from hotlap.runtime.outputs import consume
 
 MOST_INPUTS = 256
-"""How many inputs are taken of those that ``make_inputs`` gives, which may go on for ever."""
+"""How many inputs are taken from ``make_inputs``, which may yield any number."""
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 

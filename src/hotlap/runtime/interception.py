@@ -1,8 +1,8 @@
-"""Standing in torch's doorways: the functions and classes that every training loop passes through.
+"""Patching torch: the functions and classes that every training loop uses.
 
 Each patch keeps the type, name, signature and result of what it wraps, does nothing while the lists of
 :class:`~hotlap.runtime.hooks.Hooks` are empty, and steps aside while torch traces
-(``torch.compiler.is_dynamo_compiling``), so that it is never compiled into somebody's graph.
+(``torch.compiler.is_dynamo_compiling``), so that it is never compiled into a graph.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class Interception:
         self.roots.install()
 
     def suspend(self) -> None:
-        """Step out of every doorway, as if never installed."""
+        """Remove all patches, as if never installed."""
         self._fall_silent("suspended")
         self._captures.abandon()
         self._of_graphs.suspend()
 
     def resume(self) -> None:
-        """Step back in after :meth:`suspend`."""
+        """Put the patches back after :meth:`suspend`."""
         self._speak_again("suspended")
         self._of_graphs.resume()
 

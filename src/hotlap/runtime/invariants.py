@@ -1,6 +1,6 @@
 """What a lever may not change (gate G0), and the gradients of the first step (gate G2).
 
-Recorded only in runs that compare numbers; timing runs do not pay for it.
+Recorded only in runs that compare numbers; timing runs do not have its overhead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OTHER = ("betas", "eps", "momentum", "nesterov", "dampening", "amsgrad", "maxim
 
 
 class InvariantsRecorder:
-    """One row a step: learning rates, decays, clip limits, sample identities, modes."""
+    """One row per step: learning rates, decays, clip limits, sample identities, modes."""
 
     def __init__(self, interception: Interception, assignment: Assignment) -> None:
         self._torch = interception.hooks.torch

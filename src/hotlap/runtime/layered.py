@@ -2,7 +2,7 @@
 
 - An ordinary user's layers cannot rename a folder that was there before, nor move anything from one layer to another:
   both give ``EXDEV``. :func:`os.rename` and :func:`os.replace` then copy, as ``mv`` does.
-- ``fsync`` costs nothing, since nothing of a layer is worth keeping. A script that calls it is told so in the report.
+- ``fsync`` costs nothing, since nothing of a layer is worth keeping. The report says so if the script calls it.
 
 Source: the Linux documentation of overlayfs, "Renaming directories" and "Volatile mount".
 """
@@ -33,7 +33,7 @@ class Layered:
 
     @property
     def notes(self) -> list[str]:
-        """What to tell of this process."""
+        """The notes on this process."""
         if not self._synced:
             return []
         return [f"The script called fsync {self._synced} times, which costs nothing in trials: alone it takes longer."]

@@ -128,7 +128,7 @@ def _is_local(keywords: Keywords) -> bool:
 
 def _place(call: NativeCall, overlay: Overlay, path: str, arguments: Arguments, keywords: Keywords) -> str:
     """Where the file is or is to be. Where there is none, or no folder for it, the native code gets a path at which
-    there is none either, so that it fails in its own words."""
+    there is none either, so that it fails with its own message."""
     try:
         return call.locate(overlay, path, arguments, keywords)
     except (FileNotFoundError, NotADirectoryError):

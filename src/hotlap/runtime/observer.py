@@ -1,4 +1,4 @@
-"""What kind of script this is: its loaders, optimizers, models, switches and the lines they stand in.
+"""The facts about the script: its loaders, optimizers, models, switches and their lines.
 
 Call sites are looked up in the first steps only, since walking the stack costs more than a step may.
 """

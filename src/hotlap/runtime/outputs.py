@@ -8,7 +8,7 @@ from hotlap.levers.support.structures import named_tensors
 
 
 def consume(output: Any) -> None:
-    """Bring an output to the host, as whoever asked for it would: on an accelerator the call is over only then."""
+    """Copy an output to the host, as a user of it would: on an accelerator the call is over only then."""
     for _, tensor in named_tensors(output):
         if tensor.device.type != "cpu":
             tensor.cpu()

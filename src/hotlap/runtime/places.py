@@ -1,4 +1,4 @@
-"""Which places a trial may write to: what is the user's is protected, what belongs to nobody is not.
+"""Which places a trial may write to: the user's files are protected, shared temporary places are not.
 
 The nearest root above a path decides. The working directory and the home are protected, also inside the temporary
 directory; the temporary directory, devices, the study and the caches that libraries keep are not, also inside the home.
@@ -22,7 +22,7 @@ _DEVICES = ("/dev", "/proc", "/sys")
 @dataclass(frozen=True)
 class Places:
     """``roots`` says for some directories whether what lies in them is protected; ``unnamed`` are those whose files
-    nobody wants to read about."""
+    reports leave out."""
 
     roots: Mapping[str, bool]
     caches: frozenset[str]

@@ -49,5 +49,5 @@ def note(word: str) -> None:
 
 
 def _forked() -> None:
-    with contextlib.suppress(OSError):  # a full disk must meet the script's own write
+    with contextlib.suppress(OSError):  # a full disk must fail the script's own write
         note(_word)

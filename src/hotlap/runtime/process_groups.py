@@ -1,9 +1,9 @@
-"""Process groups that outlast the time for which a trial stands still.
+"""Process groups that survive the time for which a trial is frozen.
 
-An arm of a set is frozen while the others take their turns. Clocks go on meanwhile, and a group that is woken up may
-find that one of its operations has taken longer than its timeout, or that its watchdog shows no sign of life. Within
-trials nobody but hotlap gives up on a script that hangs. And where a group has a timeout all the same, since the script
-made it in a way that is not followed, nothing of it is under way when it is frozen.
+An arm of a replicate is frozen while the others take their turns. Clocks continue meanwhile, so after thawing an
+operation of a group may have exceeded its timeout, or the watchdog may seem dead. In trials only hotlap gives up on a
+script that hangs. Where a group keeps its timeout, since the script created it in a way that is not patched, none of
+its operations is in progress when it is frozen.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Replace: TypeAlias = Callable[[Any, str, Any], None]
 
 PATIENCE = timedelta(hours=6)
 _TWO_LOOKS_SECONDS = 0.2
-"""NCCL's watchdog looks every tenth of a second for operations that are done, and forgets them."""
+"""NCCL's watchdog checks every tenth of a second for finished operations, and forgets them."""
 
 _HEARTBEAT = "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
 

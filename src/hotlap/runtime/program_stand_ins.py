@@ -54,7 +54,7 @@ class ForkExecute(StandIn):
 
 
 def program_stand_ins(overlay: Overlay) -> dict[Any, Any]:
-    """Each original with what stands in its place."""
+    """Each original function with its replacement."""
     found: dict[Any, Any] = {_posixsubprocess.fork_exec: ForkExecute(_posixsubprocess.fork_exec, overlay)}
     for original in (posix.execv, posix.execve, posix.posix_spawn):
         found[original] = Execute(original, overlay)

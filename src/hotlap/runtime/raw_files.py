@@ -49,5 +49,5 @@ def raw_file(opening: Open) -> type:
 
 
 def raw_stand_ins(opening: Open) -> dict[Any, Any]:
-    """Each original with what stands in its place."""
+    """Each original function with its replacement."""
     return {io.open_code: OpenCode(opening), io.FileIO: raw_file(opening)}

@@ -51,14 +51,14 @@ class Roots:
         return tuple(root for root in alive if root is not None)
 
     def wait_to_be_told(self) -> None:
-        """Look for no root: it will be given to :meth:`settle`, and what is trained before that is not it."""
+        """Search for no root: it will be passed to :meth:`settle`, and what is trained before that is not the root."""
         self._is_told = True
         self.searching = False
         self._watch(self._plain_call)
 
     def settle(self, root: Any) -> None:
-        """Take this module for the only root: no optimizer will tell, and whoever calls it calls the hooks of a forward
-        too, so that no module is watched from here on."""
+        """Use this module as the only root: there is no optimizer, and its caller calls the forward hooks too, so that
+        no module needs to be watched."""
         self._known = {id(root): weakref.ref(root)}
         for tell in self._hooks.model_found:
             tell(root)
@@ -185,7 +185,7 @@ class Roots:
         return output
 
     def _shielded(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the module; calls of modules inside it are nobody's roots. The watch is taken away meanwhile, so that no
+        """Run the module; modules called inside it are not roots. The watch is taken away meanwhile, so that no
         compiler at work in there comes upon it."""
         self._inside = True
         if self.searching:

@@ -54,7 +54,7 @@ _ANSWERS_OF_OBJECTS = (
     TypeError,
     ValueError,
 )
-"""What a property or a method of somebody else's object may raise when it is asked for something."""
+"""What a property or a method of a user's object may raise when it is read or called."""
 
 
 class Session:
@@ -256,7 +256,7 @@ class Session:
             self._exit(status)
 
     def _forked(self) -> None:
-        """A forked child starts afresh: should it train, it speaks for itself."""
+        """A forked child starts again: if it trains, it sends its own reports."""
         self._process = os.getpid()
         self._channel = Channel(self._address)
         self._arrived = self._hello_sent = False
@@ -265,7 +265,7 @@ class Session:
         self._counter = None  # it is shared with the parent
 
     def _facts(self) -> ScriptFacts:
-        """What was seen of the script; its own objects are asked, and no answer of theirs may end its run."""
+        """What was observed of the script; its own objects are read, and no exception of theirs may end the run."""
         try:
             return self._observer.facts()
         except _ANSWERS_OF_OBJECTS as error:

@@ -1,4 +1,4 @@
-"""From whose line a watched call came, found cheaply enough to ask it of every call of every step."""
+"""The line that a watched call came from, found cheaply enough for every call of every step."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Caller(NamedTuple):
 
 
 class Callers:
-    """Finds callers, and remembers what it learnt of files and lines."""
+    """Finds callers, and caches what it learnt about files and lines."""
 
     def __init__(self, torch: ModuleType) -> None:
         root = f"{Path(str(torch.__file__)).parent}/"

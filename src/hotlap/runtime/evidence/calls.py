@@ -1,7 +1,7 @@
 """Counting and timing calls within training steps: what every collector of calls shares.
 
 One :class:`CallWatch` serves all collectors of a process, so that they agree on what a step is, and so that a call
-within a call is not paid for twice.
+within a call is not counted twice.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ class CallWatch:
         os.register_at_fork(after_in_child=self.pause)  # a loader's worker trains nothing
 
     def pause(self) -> None:
-        """Count nothing from now on."""
+        """Stop counting."""
         self.counting = False
 
     def resume(self) -> None:
-        """Count what comes from now on."""
+        """Resume counting."""
         self.counting = True
 
     def counts(self, group: Group) -> Iterator[tuple[Place, Count]]:
@@ -128,7 +128,7 @@ class CallWatch:
             )
         )
 
-    # -- standing in the doorways --------------------------------------------------------------
+    # -- wrapping functions --------------------------------------------------------------------
 
     def wrap(
         self, owner: Any, name: str, group: Group, look: Look, interesting: Interesting = lambda args, kwargs: True

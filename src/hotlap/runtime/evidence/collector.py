@@ -1,4 +1,4 @@
-"""What every collector of evidence is to the recorder."""
+"""The interface between collectors of evidence and the recorder."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Where the time of making samples goes: some are fetched in this process, under a profiler.
 
-Done when the script is over as far as we are concerned: its random numbers, its losses and its memory matter no more.
-The user's code runs on a thread of its own here, so that one that hangs, or raises what nobody foresaw, costs nothing
-but its own evidence.
+Done after the measured part of the script: its random numbers, its losses and its memory no longer matter. The user's
+code runs on a thread of its own here, so that a hang or an unexpected exception loses only its own evidence.
 """
 
 from __future__ import annotations

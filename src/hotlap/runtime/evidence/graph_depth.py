@@ -44,6 +44,6 @@ def _age(node: Any) -> int:
 
 
 def _shape(node: Any) -> tuple[int, ...] | None:
-    """Of what the operation computed; None where torch does not say."""
+    """Of what the operation computed; None where torch does not report it."""
     metadata = getattr(node, "_input_metadata", None)
     return tuple(metadata[0].shape) if metadata else None

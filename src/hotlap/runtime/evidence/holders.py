@@ -1,8 +1,8 @@
 """Which of the user's variables hold more tensors with every step, or carry their graph on from step to step.
 
-A few looks at the variables of the functions that were running tell: what grew from each look to the next is named. A
-look is bounded in what it visits, keeps nothing but names and numbers, and asks no object anything that could run the
-user's code.
+The variables of the running functions are scanned a few times, and those that grew from each scan to the next are
+reported. A scan visits a bounded number of objects, keeps only names and numbers, and calls nothing on an object that
+could run the user's code.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Held:
 
 
 class Holders:
-    """The history of every variable that could be a holder, over all looks."""
+    """The history of every variable that could be a holder, over all scans."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -80,7 +80,7 @@ class Holders:
                 history.append(held)
 
     def result(self) -> tuple[MemoryHolder, ...]:
-        """The variables that grew from each look to the next, the fastest first."""
+        """The variables that grew from each scan to the next, the fastest first."""
         grown = [self._holder(key, history) for key, history in self._histories.items() if _always_grew(history)]
         return tuple(sorted(grown, key=lambda it: -it.tensors_per_step)[:MOST_HOLDERS])
 
@@ -132,7 +132,7 @@ def _always_grew(history: list[_Held]) -> bool:
 
 
 class _Look:
-    """One look at all variables. Each object is visited once, under the first name that leads to it."""
+    """One scan of all variables. Each object is visited once, under the first name that leads to it."""
 
     def __init__(self, torch: Any, step: int) -> None:
         self._tensor_types = (torch.Tensor, torch.nn.Parameter)

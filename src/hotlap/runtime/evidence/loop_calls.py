@@ -1,4 +1,4 @@
-"""Calls in the training loop that cost time and teach nothing, and two switches that make every step slower."""
+"""Calls in the training loop that take time without training, and two switches that make every step slower."""
 
 from __future__ import annotations
 

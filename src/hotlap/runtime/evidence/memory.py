@@ -18,11 +18,11 @@ from hotlap.runtime.interception import Interception
 from hotlap.runtime.unit_clock import UnitClock
 
 FIRST_LOOK_AT_VARIABLES = 6
-"""Steps from the first one; each further look comes after twice as many, so there are few of them in a long run."""
+"""Steps before the first scan; each further one comes after twice as many, so a long run has few."""
 
 
 class MemoryWatch:
-    """A row at the end of each counted step, and a look at the user's variables now and then."""
+    """Records a row at the end of each counted step, and occasionally scans the user's variables."""
 
     def __init__(self, interception: Interception, clock: UnitClock) -> None:
         self._torch = interception.hooks.torch

@@ -1,4 +1,4 @@
-"""What a line is calling where no frame of Python shows it: the name that the line itself gives a function of C."""
+"""The C function that a line calls, by its name in the line, since no Python frame shows it."""
 
 from __future__ import annotations
 

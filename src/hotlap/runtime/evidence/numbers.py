@@ -1,4 +1,4 @@
-"""The norm of the gradients before each update, and the gradient scaler's scale: one row a step.
+"""The norm of the gradients before each update, and the gradient scaler's scale: one row per step.
 
 Nothing is read while the script trains. The numbers stay where they are computed, on the device as the case may be,
 until the process ends.
@@ -34,7 +34,7 @@ class _Row:
 
 
 class NumberWatch:
-    """Computes one norm a step, over all gradients of all optimizers that update in it.
+    """Computes one norm per step, over all gradients of all optimizers that update in it.
 
     The gradients are those that the update uses: after clipping, and with the loss's scale taken out. Where the
     backward runs within ``optimizer.step`` (LBFGS; Lightning, which also clips in there) they are those of its last
@@ -62,7 +62,7 @@ class NumberWatch:
         self._watch_scaler(interception)
 
     def pause(self) -> None:
-        """Compute nothing from now on."""
+        """Stop computing norms."""
         self._counting = False
 
     def resume(self) -> None:

@@ -1,8 +1,8 @@
 """Which of the user's lines the training thread is at, sampled some hundred times per second.
 
-A thread of ours wakes at irregular intervals, so as not to fall into step with the script, and notes where the
-training thread is: the user's innermost line, what that line called, and the clock's phase. Each sample stands for the
-time since the one before it, so a call that does not release the interpreter, and keeps us waiting, counts in full.
+A thread of ours wakes at irregular intervals, so as not to synchronise with the script, and records where the training
+thread is: the user's innermost line, what that line called, and the clock's phase. Each sample stands for the time
+since the one before it, so a call that does not release the interpreter counts in full.
 
 Start-up is sampled too, from torch's import on; steps that run under the profiler are not.
 """

@@ -1,6 +1,6 @@
 """The calls by which the host reads what a device computes, and so waits for it.
 
-On a CPU they wait for nothing, and say so. Masks as indices, and copies between host and device, are watched only where
+On a CPU they are recorded as not waiting. Masks as indices, and copies between host and device, are watched only where
 torch was built for an accelerator.
 """
 

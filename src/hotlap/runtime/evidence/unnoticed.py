@@ -1,4 +1,4 @@
-"""Standing in a function's place without being noticed: by compilers, by pickle, by classes that hold the function."""
+"""Replacing a function transparently for compilers, pickle and classes that hold the function."""
 
 from __future__ import annotations
 

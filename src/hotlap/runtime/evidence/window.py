@@ -176,10 +176,10 @@ class ProfilerWindow:
             self._profiler.stop_trace()
         self._profiler = None
 
-    # -- those who profile besides us --------------------------------------------------------------
+    # -- other users of the profiler ---------------------------------------------------------------
 
     def _watch_for_other_profilers(self, interception: Interception) -> None:
-        """torch has one profiler. Whoever makes one gets it: ours would make theirs fail."""
+        """torch has one profiler: leave it to the script, since ours would make the script's fail."""
         from torch.autograd import profiler
 
         for kind in (profiler.profile, profiler.emit_itt, profiler.emit_nvtx):

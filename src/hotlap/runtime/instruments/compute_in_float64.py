@@ -1,4 +1,4 @@
-"""A yardstick: the same run with rounding errors far below those that are compared."""
+"""A reference run with rounding errors far below those that are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A yardstick: the same run with every initial weight moved by one unit in the last place."""
+"""A reference run with every initial weight moved by one unit in the last place."""
 
 from __future__ import annotations
 

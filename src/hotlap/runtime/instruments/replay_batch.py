@@ -1,7 +1,7 @@
-"""The model alone: every loader delivers its first batch again and again, from memory.
+"""The model alone: every loader replays its first batch from memory.
 
-What is left of a step is what no loader setting can make faster. With a batch of another size it tells what the model
-makes of that size.
+The remaining step time is what no loader setting can reduce. With a batch of another size it shows the model's speed at
+that size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A yardstick: the same run with other augmentations."""
+"""A reference run with other augmentations."""
 
 from __future__ import annotations
 

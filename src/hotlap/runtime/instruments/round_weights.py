@@ -1,4 +1,4 @@
-"""A yardstick: the same run with initial weights that a shorter number format can hold."""
+"""A reference run with initial weights that a shorter number format can hold."""
 
 from __future__ import annotations
 

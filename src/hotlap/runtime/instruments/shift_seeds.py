@@ -1,4 +1,4 @@
-"""Other random numbers than the program asked for: what depends on a seed shows."""
+"""Other random numbers than the program's, which show what depends on a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each step of a training holds, told by the hooks while storages are counted."""
+"""What each training step holds, counted by storages through the hooks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class MemorySteps:
         return len(self._peaks)
 
     def stop(self) -> None:
-        """Count no more, and leave nothing in torch."""
+        """Stop counting, and remove everything from torch."""
         self._stopped = True
         self._count.stop()
         self._at_start.clear()

@@ -71,7 +71,7 @@ class StorageCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
-        """Count no more, and leave nothing in torch."""
+        """Stop counting, and remove everything from torch."""
         if self.started:
             self.started = False
             self.__exit__(None, None, None)  # type: ignore[no-untyped-call]

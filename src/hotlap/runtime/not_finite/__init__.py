@@ -1,6 +1,6 @@
 """Finding the first number of a training run that is NaN or infinite.
 
-:mod:`.watch` looks in every step at what must be finite whatever the script does: the loss that a backward starts from,
+:mod:`.watch` checks in every step what must be finite whatever the script does: the loss that a backward starts from,
 the gradients that an update really uses, the weights after it. At the first that is not, the run is over.
 
 That says in which step, not why. So the same steps are run once more, in :mod:`.checked_steps`, and :mod:`.check`

@@ -62,13 +62,13 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.last_look: Look | None = None
 
     def start(self) -> None:
-        """Check what comes from now on."""
+        """Start checking."""
         self.started = True
         self._whereabouts.follow_layers()
         self.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
-        """Check no more."""
+        """Stop checking."""
         if self.started:
             self.started = False
             self.__exit__(None, None, None)  # type: ignore[no-untyped-call]

@@ -25,7 +25,8 @@ from hotlap.runtime.unit_clock import UnitClock
 class CheckedSteps:
     """Checks every operation from step ``first`` on, 0 being from now on: before the script's own first line.
 
-    Scripts end by themselves when they see NaN. What they looked at last is then the find, and ``found`` is told.
+    Scripts end by themselves when they see NaN. What they checked last is then the result, and ``found`` is called with
+    it.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class CheckedSteps:
             self._check.start()
 
     def script_ended(self) -> None:
-        """The script has come to its end, of itself or by an exception."""
+        """The script has ended, by itself or by an exception."""
         look = self._check.last_look
         if look is not None and os.getpid() == self._process and look.step >= self._clock.steps_done - 1:
             self._found(bad_number("script", look.step, look.nan, look.descent))

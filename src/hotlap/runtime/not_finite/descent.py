@@ -151,7 +151,7 @@ class Descents:
             self._unwritten[key] = origin
 
     def uninitialised(self, tensor: Any) -> NumberOrigin | None:
-        """Who asked for the memory of this tensor, where nothing has filled it since."""
+        """The line that allocated the memory of this tensor, if nothing has written it since."""
         plain = carrier(tensor)
         return None if plain is None else self._unwritten.get(memory(plain)[0])
 

@@ -1,4 +1,4 @@
-"""Looking in every step at what must be finite: the loss that a backward starts from, the gradients that an update
+"""Checking in every step what must be finite: the loss that a backward starts from, the gradients that an update
 really uses, and the weights after it.
 
 An update that a gradient scaler leaves out uses no gradients, so what overflowed there is no find. Weights that were
