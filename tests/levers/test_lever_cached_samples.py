@@ -134,11 +134,11 @@ def test_what_a_script_does_to_a_batch_is_not_kept(driver: Any) -> None:
 @pytest.mark.parametrize(
     ("dataset", "why"),
     [
-        (Noisy(), "something else when it is asked again"),
+        (Noisy(), "different samples for the same index"),
         (DrawsInVain(), "draws random numbers"),
-        (Counted(), "something else when it is asked again"),
+        (Counted(), "different samples for the same index"),
         (Epochs(), "depend on the epoch"),
-        (Strange(), "of a kind that is not copied (object)"),
+        (Strange(), "of a type that cannot be copied (object)"),
         (Endless(), "it is iterable"),
     ],
     ids=lambda it: type(it).__name__ if isinstance(it, Dataset) else "",
@@ -212,7 +212,7 @@ def test_it_is_tried_where_all_samples_fit_into_memory_and_time() -> None:
     [
         ({"draws_random": True}, "draws random numbers"),
         ({"iterable": True}, "iterable"),
-        ({"length": None}, "length is not known"),
+        ({"length": None}, "length is unknown"),
         ({"memory_bytes": 40_000_000}, "more than 20% of this machine's memory"),
         ({"seconds": 0.2}, "would take about 320 s"),
     ],

@@ -1,9 +1,9 @@
-"""What a lever file must offer, and the look into the folder that finds them all.
+"""The interface of a lever file, and the discovery of all levers in the folders.
 
 One file is one lever, in the folder of its kind: ``levers/precision/mixed_precision.py`` is the lever
 ``mixed-precision``. Its docstring is its documentation page (what it does, when it helps, what it costs, Before and
-After source). Its members are the fields of :class:`Lever`; nothing is registered anywhere else. What several levers
-share stands in ``levers/support``.
+After source). Its members are the fields of :class:`Lever`; nothing is registered anywhere else. Code shared by several
+levers is in ``levers/support``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One value that a setting of the lever carries; ``choices`` is empty where any value goes."""
+    """One value in a setting of the lever; ``choices`` is empty if any value is valid."""
 
     kind: type
     choices: tuple[Value, ...] = ()
@@ -45,7 +45,7 @@ class Parameter:
     required: bool = True
 
 
-_NOT_SAID = NoSourceForm(reason="The lever does not define how it is written into a script.")
+_NOT_SAID = NoSourceForm(reason="The lever cannot be written into a script.")
 
 
 Work: TypeAlias = Literal["training", "inference"]
@@ -98,20 +98,20 @@ _SUPPORT = "support"
 
 @cache
 def all_levers() -> Mapping[str, Lever]:
-    """Every lever of training by name, in alphabetical order.
+    """Return every lever of training by name, in alphabetical order.
 
-    Raises :class:`LeverError` when a file lacks a member.
+    Raises :class:`LeverError` if a file lacks a member.
     """
     return _levers_of("training")
 
 
 def inference_levers() -> Mapping[str, Lever]:
-    """Every lever of inference by name, in alphabetical order. Raises as :func:`all_levers` does."""
+    """Return every lever of inference by name, in alphabetical order. Raises as :func:`all_levers` does."""
     return _levers_of("inference")
 
 
 def levers_of_any_work() -> Mapping[str, Lever]:
-    """Every lever there is by name, in alphabetical order. Raises as :func:`all_levers` does."""
+    """Return every lever by name, in alphabetical order. Raises as :func:`all_levers` does."""
     return {name: find(name) for name in _names()}
 
 
@@ -122,13 +122,13 @@ def _levers_of(work: Work) -> Mapping[str, Lever]:
 
 @cache
 def _names() -> tuple[str, ...]:
-    """The names of all levers, in alphabetical order."""
+    """Return the names of all levers, in alphabetical order."""
     return tuple(sorted(map(_name, _modules())))
 
 
 @cache
 def _modules() -> Mapping[str, str]:
-    """Every lever's file by its name, with the folder that it is in: ``{"compile": "kernels"}``; none is imported."""
+    """Return the folder of every lever's file: ``{"compile": "kernels"}``; none is imported."""
     import hotlap.levers as levers
 
     folders = [it.name for it in pkgutil.iter_modules(levers.__path__) if it.ispkg and it.name != _SUPPORT]
@@ -140,11 +140,11 @@ def _modules() -> Mapping[str, str]:
 
 
 def find(name: str) -> Lever:
-    """The lever of that name; imports that one file only.
+    """Return the lever of that name; import only its file.
 
-    Raises :class:`PlanError` when there is none.
+    Raises :class:`PlanError` if there is none.
     """
-    if name not in _names():  # a plan may hold any text: no module name is made of it before this
+    if name not in _names():  # a plan may contain any text: it must not become a module name before this
         raise PlanError(f"There is no lever named {_short(name)!r}.", remedy="`hotlap levers` lists them.")
     module = name.replace("-", "_")
     return _build(name, importlib.import_module(f"hotlap.levers.{_modules()[module]}.{module}"))
@@ -153,7 +153,7 @@ def find(name: str) -> Lever:
 def validate(setting: Setting) -> None:
     """Check a setting against its lever's parameters.
 
-    Raises :class:`PlanError` that names the wrong key or value and what is allowed.
+    Raises :class:`PlanError` that names the wrong key or value and what is valid.
     """
     lever = find(setting.lever)
     given = dict(setting.values)

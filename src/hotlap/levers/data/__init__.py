@@ -1,1 +1,1 @@
-"""How batches come to the model."""
+"""How batches reach the model."""

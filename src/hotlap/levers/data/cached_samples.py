@@ -1,20 +1,20 @@
-"""Each sample prepared once, and kept in memory.
+"""Each sample is prepared once and cached in memory.
 
 ## What it does
 Many data sets compute the same sample from the same index in every epoch: they decode, resize, normalise, tokenise.
-Before the first epoch of a training `DataLoader` over a map-style data set, every sample is prepared once and kept;
-from then on a copy of it is returned. Workers that are forked share what was kept. At the start of each epoch some
-samples are prepared again and compared: if one differs, all are forgotten and the data set is read as before.
+Before the first epoch of a training `DataLoader` over a map-style data set, every sample is prepared once and cached;
+from then on a copy of it is returned. Forked workers share the cache. At the start of each epoch some samples are
+prepared again and compared: if one differs, the cache is dropped and the data set is read as before.
 
 ## When it helps
-When the step waits for data, preparing a sample takes longer than copying it, all samples fit into memory, and there is
+If the step waits for data, preparing a sample takes longer than copying it, all samples fit into memory, and there is
 more than one epoch.
 
 ## What it costs
-Memory for all samples, and a start that is longer by the time in which one process prepares them. The first epoch gains
-nothing overall, since its work is only done earlier.
+Memory for all samples, and a longer start, since one process prepares them all. The first epoch gains nothing overall,
+since its work is only done earlier.
 
-Left alone, and said so: data sets that draw random numbers, that return something else when they are asked again, that
+Not changed, with a note: data sets that draw random numbers, that return different samples for the same index, that
 have a `set_epoch` method, or that return objects other than tensors, arrays, numbers and text (in tuples, lists and
 dictionaries). Random augmentation on top of a decoded file counts as random: keep the decoded file in the data set.
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
     from hotlap.runtime.hooks import Fetch, Hooks
 
-title = "Samples prepared once and kept in memory"
+title = "Samples prepared once and cached in memory"
 proof: Proof = "exact"
 addresses = ("loader-bound", "slow-transform")
 parameters: dict[str, Parameter] = {}
@@ -67,21 +67,21 @@ MEMORY_SHARE = 0.2
 """How much of the machine's memory the samples of all processes may take."""
 
 MOST_SECONDS = 120.0
-"""How long preparing them all may take: in a trial nobody wants to wait longer."""
+"""How long preparing all samples may take in a trial."""
 
 _PROBES = 8
 _PLAIN = (int, float, complex, bool, str, bytes, type(None))
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A training loader whose samples do not depend on chance, fit into memory, and are read more than once."""
+    """Require a training loader with deterministic samples that fit into memory and are read repeatedly."""
     loaders = situation.facts.training_loaders
     if not loaders:
         return Skipped(reason="The script feeds its steps without a DataLoader.")
     if any(it.iterable or it.length is None or it.batch_size is None for it in loaders):
-        return Skipped(reason="The data set is iterable, or its length is not known: a sample has no number.")
+        return Skipped(reason="The data set is iterable, or its length is unknown: samples have no index.")
     if any(it.draws_random for it in loaders):
-        return Skipped(reason="Fetching a sample draws random numbers, so that it differs each time.")
+        return Skipped(reason="Fetching a sample draws random numbers, so it differs each time.")
     size, allowed = sum(map(_bytes, loaders)) * situation.facts.processes, MEMORY_SHARE * situation.machine.memory_bytes
     if size > allowed > 0:
         return Skipped(
@@ -96,12 +96,12 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """The step cannot get faster than by losing all its waiting for data."""
+    """The largest gain is to remove the whole data wait."""
     return bound_without(situation, "data_wait")
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """There is nothing to choose."""
+    """There are no parameters."""
     return (make_setting(NAME),)
 
 
@@ -114,8 +114,10 @@ def _bytes(loader: LoaderFacts) -> float:
 
 
 def _seconds_per_sample(situation: Situation) -> float:
-    """How long one process takes to prepare a sample, by the loader alone or by the step's waiting; 0 if neither is
-    known."""
+    """Return the seconds that one process takes per sample; 0 if unknown.
+
+    They come from timing the loader alone, or else from the step's data wait.
+    """
     alone = [
         it.seconds_per_sample
         for it in situation.loader_rates
@@ -129,12 +131,12 @@ def _seconds_per_sample(situation: Situation) -> float:
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """What a data set computes is written in as many ways as there are data sets."""
+    """Data sets prepare their samples in too many different ways."""
     return (NoSourceForm(reason="Keep the prepared samples in the data set, as the lever's page shows."),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """Have each training loader's iterators read the samples that were kept, where that is safe."""
+    """Make each training loader's iterators read cached samples, if that is safe."""
     evaluates = evaluation_watch(hooks)
     kept: WeakKeyDictionary[Any, KeptSamples | None] = WeakKeyDictionary()
 
@@ -145,7 +147,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
             kept[loader] = _keep(hooks, loader)
         samples = kept[loader]
         if samples is not None and not samples.still_the_same():
-            hooks.note(f"The samples of {type(loader.dataset).__name__} are not kept any more: they have changed.")
+            hooks.note(f"The samples of {type(loader.dataset).__name__} are no longer cached: they have changed.")
             samples = kept[loader] = None
         if samples is None:
             return start()
@@ -160,7 +162,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
 
 class KeptSamples:
-    """A data set that returns copies of another one's samples. Whatever else is asked of it the other one answers."""
+    """A data set that returns copies of another one's samples and forwards all other attributes to it."""
 
     def __init__(self, torch: Any, dataset: Any) -> None:
         self.dataset = dataset
@@ -169,14 +171,14 @@ class KeptSamples:
         self._chosen = random.Random(0)
 
     def fill(self) -> str:
-        """Prepare all samples; why that cannot be done, or nothing."""
+        """Prepare all samples; return why that is impossible, or nothing."""
         random_state = _random_state(self._torch)
         for number in _spread(len(self.dataset)):
             sample = _fetch(self.dataset, number)
             if not _is_plain(self._torch, sample):
-                return f"its samples are of a kind that is not copied ({type(sample).__name__})"
+                return f"its samples are of a type that cannot be copied ({type(sample).__name__})"
             if not _equal(self._torch, sample, _fetch(self.dataset, number)):
-                return "it returns something else when it is asked again"
+                return "it returns different samples for the same index"
             if _random_state(self._torch) != random_state:
                 return "it draws random numbers"
         self._samples = [_copied(self._torch, _fetch(self.dataset, number)) for number in range(len(self.dataset))]
@@ -185,7 +187,7 @@ class KeptSamples:
         return ""
 
     def still_the_same(self) -> bool:
-        """Whether the data set returns what it returned before, as far as some samples show."""
+        """Whether the data set still returns the same samples, judged by some of them."""
         if len(self.dataset) != len(self._samples):
             return False
         numbers = [self._chosen.randrange(len(self._samples)) for _ in range(min(_PROBES, len(self._samples)))]
@@ -212,7 +214,7 @@ class KeptSamples:
 
 
 def _keep(hooks: Hooks, loader: Any) -> KeptSamples | None:
-    """The samples of a loader's data set; None, with a note, where they cannot be kept."""
+    """Return the cached samples of a loader's data set; None, with a note, if they cannot be cached."""
     torch, dataset = hooks.torch, loader.dataset
     reason = ""
     samples = KeptSamples(torch, dataset)
@@ -227,19 +229,19 @@ def _keep(hooks: Hooks, loader: Any) -> KeptSamples | None:
     else:
         reason = samples.fill()
     if reason:
-        hooks.note(f"The samples of {type(dataset).__name__} are not kept: {reason}.")
+        hooks.note(f"The samples of {type(dataset).__name__} are not cached: {reason}.")
         return None
     return samples
 
 
 def _spread(length: int) -> list[int]:
-    """Some numbers of samples from the first to the last."""
+    """Return evenly spaced indices from the first sample to the last."""
     count = min(_PROBES, length)
     return [number * (length - 1) // max(1, count - 1) for number in range(count)]
 
 
 def _fetch(dataset: Any, number: int) -> Any:
-    """A sample, as torch's own fetcher asks for it."""
+    """Return a sample in the way torch's own fetcher does."""
     together = getattr(dataset, "__getitems__", None)
     return together([number])[0] if together else dataset[number]
 
@@ -255,7 +257,7 @@ def _as_text(part: Any) -> str:
 
 
 def _is_plain(torch: Any, sample: Any) -> bool:
-    """Whether a copy of it can be made that is like it in everything."""
+    """Whether it can be copied exactly."""
     if type(sample) in (tuple, list):
         return all(_is_plain(torch, it) for it in sample)
     if type(sample) is dict:

@@ -2,17 +2,16 @@
 
 ## What it does
 Watches which tensors of a batch the script copies to the GPU. From the second batch on, one batch is fetched ahead and
-those tensors are copied on a stream of their own, from pinned memory. When the script then asks for the copy, it gets
-the one that is ready, after its stream has been told to wait for it. A tensor that the script changed in between is
-copied again as if we were not there.
+those tensors are copied from pinned memory on a separate stream. When the script then copies the tensor, it gets the
+finished copy, and its stream waits for it. A tensor that the script changed in between is copied normally.
 
 ## When it helps
-When copying the inputs takes a visible share of the step and cannot hide behind computing: large inputs, a slow link,
+If copying the inputs takes a notable share of the step and cannot overlap with computation: large inputs, a slow link,
 or a loop that copies from pageable memory.
 
 ## What it costs
 One more batch in the device's memory. Batches that are not pinned are first copied into pinned memory. An error in the
-data set shows up one batch earlier.
+data set is raised one batch earlier.
 
 ## Before
     for images, labels in loader:
@@ -23,8 +22,8 @@ data set shows up one batch earlier.
         ...
 
 ## What is proved
-`exact`: the same batches in the same order. Where the data set draws random numbers in the training process, fetching
-ahead changes what is drawn, and the proof is that of `rounding`.
+`exact`: the same batches in the same order. If the data set draws random numbers in the training process, fetching
+ahead changes their order, and the proof is that of `rounding`.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ parameters: dict[str, Parameter] = {}
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A GPU to copy to, and a loader whose batches can be fetched ahead."""
+    """Require a GPU to copy to, and a loader whose batches can be fetched ahead."""
     if not is_nvidia_like(situation):
         return Skipped(reason="The script does not train on a GPU, so there is no copy to hide.")
     if not situation.facts.loaders:
@@ -59,22 +58,22 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """Only the copies can vanish."""
+    """The largest gain is to remove the copies."""
     return bound_without(situation, "host_to_device")
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """There is nothing to choose."""
+    """There are no parameters."""
     return (make_setting("device-prefetch"),)
 
 
 def proof_for(situation: Situation, setting: Setting) -> Proof:
-    """Fetching ahead reorders random draws where the data set draws in the training process."""
+    """Fetching ahead reorders random draws if the data set draws in the training process."""
     return "rounding" if changes_randomness(situation, setting) else "exact"
 
 
 def changes_randomness(situation: Situation, setting: Setting) -> bool:
-    """Whether a data set draws while it fetches."""
+    """Whether a data set draws random numbers while fetching."""
     return any(loader.draws_random for loader in situation.facts.loaders)
 
 
@@ -84,26 +83,26 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """Fetch one batch ahead and answer the script's copies from it."""
+    """Fetch one batch ahead and serve the script's copies from it."""
     prefetch(hooks, CudaSide(hooks))
 
 
 class Side(Protocol):
-    """Something that copies on a side stream."""
+    """The interface of an engine that copies on a side stream."""
 
     device_type: str
 
     def copy(self, tensor: Any, device: Any, plain: Copy) -> Any:
-        """Start copying; returns a ticket."""
+        """Start copying; return a ticket."""
         ...
 
     def take(self, ticket: Any) -> Any:
-        """The copy, safe to use on the current stream."""
+        """Return the copy, safe to use on the current stream."""
         ...
 
 
 class CudaSide:
-    """A CUDA stream of our own on each device.
+    """A separate CUDA stream on each device.
 
     Source of the pattern: PyTorch's notes on CUDA semantics: ``wait_event`` orders the consumer after the copy, and
     ``record_stream`` keeps the allocator from reusing the memory too early.
@@ -116,7 +115,7 @@ class CudaSide:
         self._streams: dict[Any, Any] = {}
 
     def copy(self, tensor: Any, device: Any, plain: Copy) -> tuple[Any, Any]:
-        """The copy under way and the event that marks its end."""
+        """The pending copy, and the event that marks its end."""
         stream = self._streams.get(device)
         if stream is None:
             stream = self._streams[device] = self._cuda.Stream(device=device)
@@ -136,7 +135,7 @@ class CudaSide:
 
 @dataclass(slots=True)
 class _Ahead:
-    """What is known of one iterator: where the script sent the n-th tensor of a batch, and the batch fetched ahead."""
+    """The state of one iterator: where the script sent the n-th tensor of a batch, and the batch fetched ahead."""
 
     destinations: dict[int, Any] = field(default_factory=dict)
     batches: list[Any] = field(default_factory=list)
@@ -145,7 +144,7 @@ class _Ahead:
 
 @dataclass(slots=True)
 class _Expected:
-    """A tensor of a batch in the script's hands; ``version`` is torch's count of changes made in place."""
+    """A tensor of a batch that the script holds; ``version`` is torch's count of in-place changes."""
 
     ahead: _Ahead
     position: int
@@ -154,7 +153,7 @@ class _Expected:
 
 
 def prefetch(hooks: Hooks, side: Side) -> None:
-    """Hang the lever onto the hooks; ``side`` does the copying."""
+    """Install the lever's hooks; ``side`` does the copying."""
     torch = hooks.torch
     plain_to: Copy = torch.Tensor.to
     iterators: WeakKeyDictionary[Any, _Ahead] = WeakKeyDictionary()
@@ -204,7 +203,7 @@ def prefetch(hooks: Hooks, side: Side) -> None:
 
 
 def _names_a_device(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device_type: str) -> bool:
-    """Whether ``to`` was asked for a device of that type."""
+    """Whether ``to`` was called with a device of that type."""
     wanted = kwargs.get("device", args[0] if args else None)
     if isinstance(wanted, torch.Tensor):
         wanted = wanted.device

@@ -1,25 +1,25 @@
-"""Batches made by worker processes, in pinned memory, ahead of time.
+"""Worker processes load batches ahead of time, into pinned memory.
 
 ## What it does
 Replaces the arguments of each `DataLoader` over a map-style data set that training reads: the number of workers, pinned
-memory, how many batches each worker prepares ahead, and whether workers live on after an epoch. What the script passed
-itself is replaced too. A loader that is only read without gradients, or while the models are in evaluation mode, keeps
-what it has. Batches in pinned memory are copied to the GPU without waiting (`non_blocking=True`). How many workers is
-not guessed: the loader is first timed alone with several numbers, and the fewest that come within 2 % of the best, or
-that outpace the model, are tried. In a training on the CPU they are also tried with fewer threads for torch itself
-(`threads`), so that each worker finds a core free.
+memory, how many batches each worker prepares ahead, and whether workers persist after an epoch. The script's own
+arguments are replaced too. A loader that is only read without gradients, or while the models are in evaluation mode, is
+not changed. Batches in pinned memory are copied to the GPU without waiting (`non_blocking=True`). The number of workers
+is measured: the loader is first timed alone with several numbers, and the fewest that are within 2 % of the best, or
+faster than the model, are tried. In CPU training they are also tried with fewer threads for torch itself (`threads`),
+so that each worker has a free core.
 
 ## When it helps
-When the step waits for data: decoding and augmenting in Python, slow disks, collating large batches.
+If the step waits for data: decoding and augmenting in Python, slow disks, collating large batches.
 
 ## What it costs
-Each worker is a process with its own memory, started once with `persistent_workers` or once an epoch without. On a CPU
-the workers compete with the training for cores. Batches that are ready lie in shared memory (`/dev/shm`), which limits
-workers and prefetching.
+Each worker is a process with its own memory, started once with `persistent_workers`, otherwise once per epoch. On a CPU
+the workers compete with training for cores. Finished batches are in shared memory (`/dev/shm`), which limits workers
+and prefetching.
 
-Left alone, and said so: loaders over an `IterableDataset`, whose data depends on the number of workers; data sets that
-hold tensors on a GPU, or that cannot be sent to a worker; loaders within a daemonic process. Workers do not persist
-where the data set has a `set_epoch` method, whose calls they would not see.
+Not changed, with a note: loaders over an `IterableDataset`, whose data depends on the number of workers; data sets that
+hold tensors on a GPU, or that cannot be sent to a worker; loaders within a daemonic process. Workers do not persist if
+the data set has a `set_epoch` method, whose calls they would not see.
 
 ## Before
     loader = DataLoader(dataset, batch_size=64, shuffle=True)
@@ -29,10 +29,10 @@ where the data set has a `set_epoch` method, whose calls they would not see.
                         num_workers=4, pin_memory=True, persistent_workers=True)
 
 ## What is proved
-`exact`: the same samples in the same batches, and losses that agree to the last bit. Where fetching draws random
-numbers (augmentation), each worker has a stream of its own and so every sample is augmented differently from before,
-although from the same distribution: the proof is then that of `rounding`, against runs that were seeded differently.
-With fewer threads sums are added in another order, and the proof is `rounding` too.
+`exact`: the same samples in the same batches, and losses that agree to the last bit. If fetching draws random numbers
+(augmentation), each worker has its own stream, so every sample is augmented differently, although from the same
+distribution: the proof is then that of `rounding`, compared with runs with other seeds. With fewer threads sums are
+added in another order, and the proof is `rounding` too.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from hotlap.records import (
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Fetch, Hooks
 
-title = "Batches made by worker processes, ahead of time"
+title = "Worker processes load batches ahead of time"
 proof: Proof = "exact"
 addresses = (
     "loader-bound",
@@ -99,11 +99,11 @@ _ARGUMENTS = {
 }
 """Attributes of a DataLoader that it has from its arguments, with what they are without workers."""
 
-SHARED_MEMORY_SHARE = 0.5  # of /dev/shm; the rest is for whatever else lives there
+SHARED_MEMORY_SHARE = 0.5  # of /dev/shm; the rest is for other users of it
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A map-style loader that can be given other arguments than it has."""
+    """Require a map-style loader whose arguments can be replaced."""
     loaders = situation.facts.loaders
     if not loaders:
         return Skipped(reason="The script feeds its steps without a DataLoader.")
@@ -119,7 +119,7 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """The step cannot get faster than by losing all its waiting for data, and its copies where these are not pinned."""
+    """The largest gain is to remove the whole data wait, and unpinned copies."""
     if is_nvidia_like(situation) and not all(loader.pin_memory for loader in _map_style(situation)):
         return bound_without(situation, "data_wait", "host_to_device")
     return bound_without(situation, "data_wait")
@@ -171,12 +171,12 @@ def proof_for(situation: Situation, setting: Setting) -> Proof:
 
 
 def changes_randomness(situation: Situation, setting: Setting) -> bool:
-    """Whether a data set draws while it fetches."""
+    """Whether a data set draws random numbers while fetching."""
     return any(loader.draws_random for loader in _map_style(situation))
 
 
 def edited(arguments: dict[str, Any], setting: Setting) -> dict[str, Any]:
-    """The constructor's arguments with the setting's values, in a combination that ``DataLoader`` accepts."""
+    """Return the constructor's arguments with the setting's values, as ``DataLoader`` accepts them."""
     values = dict(setting.values)
     workers = int(values["num_workers"])
     result = {**arguments, "num_workers": workers, "pin_memory": bool(values.get("pin_memory", False))}
@@ -214,7 +214,7 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """Replace the arguments of each loader when training begins to read it: only then it is known which do train."""
+    """Replace each loader's arguments when training first reads it: only then it is known to train."""
     evaluates = evaluation_watch(hooks)
     settled: WeakSet[Any] = WeakSet()
     newly_persistent: WeakSet[Any] = WeakSet()
@@ -269,7 +269,7 @@ def copy_without_waiting(hooks: Hooks) -> None:
 
 
 def _map_style(situation: Situation) -> tuple[LoaderFacts, ...]:
-    """The training loaders that can be given other arguments."""
+    """Return the training loaders whose arguments can be replaced."""
     return tuple(loader for loader in situation.facts.training_loaders if not loader.iterable)
 
 
@@ -288,7 +288,7 @@ def _fits_shared_memory(situation: Situation, workers: int, prefetch: int) -> bo
 
 
 def _fewest(rates: Iterable[LoaderRate]) -> Setting | None:
-    """The setting with the fewest workers, then the least prefetching."""
+    """Return the setting with the fewest workers, then the least prefetching."""
 
     def effort(rate: LoaderRate) -> tuple[int, int, float]:
         values = dict(rate.setting.values)
@@ -299,7 +299,7 @@ def _fewest(rates: Iterable[LoaderRate]) -> Setting | None:
 
 
 def _step_seconds_per_sample(situation: Situation, rate: LoaderRate) -> float:
-    """What a step would take for each sample with a loader of that rate."""
+    """Return the step's seconds per sample with a loader of that rate."""
     account = situation.account
     computing = (account.wall - account.seconds_in("data_wait")) / max(account.samples_per_step, 1.0)
     if dict(rate.setting.values).get("num_workers", 0) == 0:
@@ -328,7 +328,7 @@ def _that_change_something(situation: Situation, settings: tuple[Setting, ...]) 
 
 
 def _has(loader: LoaderFacts, setting: Setting) -> bool:
-    """Whether the script's loader works as the setting says."""
+    """Whether the script's loader already has the setting's values."""
     values = dict(setting.values)
     if loader.workers != values["num_workers"] or loader.pin_memory != values.get("pin_memory", False):
         return False
@@ -338,7 +338,7 @@ def _has(loader: LoaderFacts, setting: Setting) -> bool:
 
 
 def _change(loader: Any, setting: Setting) -> None:
-    """Give a loader that has no iterator the setting's values."""
+    """Apply the setting's values to a loader that has no iterator."""
     changed = edited({name: getattr(loader, name) for name in ("dataset", *_ARGUMENTS)}, setting)
     if not changed["num_workers"]:
         loader.multiprocessing_context = None
@@ -347,7 +347,7 @@ def _change(loader: Any, setting: Setting) -> None:
 
 
 def _reason_to_leave(hooks: Hooks, loader: Any, setting: Setting) -> str:
-    """Why this loader keeps its arguments; empty when it can be changed."""
+    """Return why this loader is not changed; empty if it can be."""
     dataset = loader.dataset
     if isinstance(dataset, hooks.torch.utils.data.IterableDataset):
         return "its data set is iterable, and the data it returns depends on the number of workers"
@@ -363,7 +363,7 @@ def _reason_to_leave(hooks: Hooks, loader: Any, setting: Setting) -> str:
 
 
 def _holds_device_tensors(hooks: Hooks, dataset: Any, depth: int = 0) -> bool:
-    """Looks at the data set's attributes, and into data sets that wrap others."""
+    """Check the data set's attributes, including those of wrapped data sets."""
     attributes = vars(dataset) if hasattr(dataset, "__dict__") else {}
     if any(it.device.type != "cpu" for it in tensors_in(hooks.torch, list(attributes.values()))):
         return True
@@ -374,13 +374,13 @@ def _holds_device_tensors(hooks: Hooks, dataset: Any, depth: int = 0) -> bool:
 def _start_method(loader: Any) -> str:
     if loader.multiprocessing_context is not None:
         return str(loader.multiprocessing_context.get_start_method())
-    # Asking without allow_none would settle the method, and the script could not choose another any more.
+    # Without allow_none the method would become fixed, and the script could no longer choose another.
     chosen = multiprocessing.get_start_method(allow_none=True)
     return chosen or multiprocessing.get_all_start_methods()[0]
 
 
 class _Nowhere:
-    """A file that forgets."""
+    """A file that discards everything."""
 
     def write(self, data: bytes) -> int:
         return len(data)

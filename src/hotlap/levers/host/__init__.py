@@ -1,1 +1,1 @@
-"""What the processor and the system do for training."""
+"""Settings of the CPU and the operating system for training."""

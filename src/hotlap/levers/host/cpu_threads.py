@@ -1,15 +1,15 @@
-"""How many threads torch computes with on the CPU.
+"""The number of threads that torch uses on the CPU.
 
 ## What it does
 Calls `torch.set_num_threads` right after torch's import.
 
 ## When it helps
-Small tensors lose more to the meeting of threads than they gain, so one thread can beat many. A container sees more
-cores than it may use, or others use the same cores: then too many threads wait for one another, and fewer are faster.
-And where a launcher or an environment variable left one thread, more may be faster.
+With small tensors, synchronizing threads costs more than it gains, so one thread can be faster than many. If a
+container sees more cores than it may use, or other processes use the same cores, too many threads wait for each other,
+and fewer are faster. If a launcher or an environment variable allows only one thread, more may be faster.
 
 ## What it costs
-Nothing but the threads. A count that is right on an idle machine may be wrong on a busy one.
+Nothing. The best number on an idle machine may be wrong on a busy one.
 
 ## Before
     model = Net()
@@ -42,7 +42,7 @@ parameters = {"threads": Parameter(int, minimum=1, maximum=1024)}
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """Training on the CPU, and another number than the present one to try."""
+    """Require CPU training, and another number than the present one to try."""
     if device_kind(situation) != "cpu":
         return Skipped(reason="The model computes on an accelerator, so the CPU's threads matter little.")
     if not candidates(situation):
@@ -51,7 +51,7 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """Everything that torch computes may get faster; waiting for workers may not."""
+    """All computation of torch may get faster, but not waiting for workers."""
     return bound_of_computing(situation)
 
 
@@ -70,11 +70,11 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """Set it at once; a script that sets its own afterwards wins."""
+    """Set it immediately; a script that sets it later takes precedence."""
     hooks.torch.set_num_threads(dict(setting.values)["threads"])
 
 
 def switch(hooks: Hooks, setting: Setting) -> Switch:
-    """The number of threads; those that exist wait where fewer are asked for."""
+    """The number of threads; surplus threads wait if fewer are set."""
     torch = hooks.torch
     return remembered(torch.get_num_threads, torch.set_num_threads, dict(setting.values)["threads"])

@@ -6,12 +6,12 @@ kernel for transparent huge pages (`madvise`). The processor looks up far fewer 
 freed and allocated again in every step cost far fewer page faults.
 
 ## When it helps
-Training on the CPU with tensors above some hundred kilobytes. It also makes the times of separate launches more alike.
+Training on the CPU with tensors above some hundred kilobytes. It also reduces run-to-run noise.
 
 ## What it costs
-Some more resident memory, since a page that is touched anywhere is there as a whole. It needs Linux with glibc 2.35 or
-later, and a kernel whose transparent huge pages are on `madvise` (on `always` there is nothing left to gain, on `never`
-nothing happens).
+Slightly more resident memory, since touching any byte of a page makes the whole page resident. It needs Linux with
+glibc 2.35 or later, and a kernel whose transparent huge pages are on `madvise` (on `always` there is nothing left to
+gain, on `never` nothing happens).
 
 ## Before
     python train.py
@@ -20,7 +20,7 @@ nothing happens).
     GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python train.py
 
 ## What is proved
-`exact`: where numbers lie does not change them. The losses must agree to the last bit.
+`exact`: the address of a number does not change its value. The losses must agree to the last bit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TUNABLE = "glibc.malloc.hugetlb"
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """Linux with a kernel that gives huge pages when asked, and training on the CPU."""
+    """Require Linux with huge pages on request, and CPU training."""
     machine = situation.machine
     if device_kind(situation) != "cpu":
         return Skipped(reason="The model's tensors are in an accelerator's memory, which this does not affect.")
@@ -61,12 +61,12 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """Everything that touches memory in the training process may get faster; waiting for workers may not."""
+    """All memory accesses of the training process may get faster, but not waiting for workers."""
     return bound_of_computing(situation)
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """There is nothing to choose."""
+    """There are no parameters."""
     return (make_setting("huge-pages"),)
 
 
@@ -83,6 +83,6 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """All is done by the environment. Where a plan is applied to a running process it is too late: say so."""
+    """Do nothing but warn if the variable is missing: for a running process it is too late."""
     if f"{TUNABLE}=1" not in os.environ.get(VARIABLE, ""):
-        hooks.note(f"Huge pages are not in use: {VARIABLE}={TUNABLE}=1 must be set before python starts.")
+        hooks.note(f"Huge pages are not in use: {VARIABLE}={TUNABLE}=1 must be set before Python starts.")

@@ -1,1 +1,1 @@
-"""Levers of inference alone: what is only right where nothing is trained."""
+"""Levers for inference only: they are not valid for training."""

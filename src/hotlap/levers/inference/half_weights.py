@@ -2,15 +2,15 @@
 
 ## What it does
 Converts the model with `model.to(torch.bfloat16)`, and floating inputs before each call. Everything is computed in
-bfloat16, also what autocast would keep in float32, and half as many bytes are read for each weight.
+bfloat16, including what autocast would keep in float32, and half as many bytes are read for each weight.
 
 ## When it helps
 Processors that multiply 16-bit numbers (AVX512-BF16, AMX, tensor cores), and small batches, which wait for the weights
-to be read. It has no conversions at each call, which autocast has.
+to be read. Unlike autocast, it needs no conversions at each call.
 
 ## What it costs
 About three decimal digits are left. Sums over many elements, normalizations and softmax lose more than under autocast.
-Outputs come in bfloat16.
+Outputs are in bfloat16.
 
 ## Before
     output = model(inputs)
@@ -20,7 +20,7 @@ Outputs come in bfloat16.
     output = model(inputs.to(torch.bfloat16))
 
 ## What is proved
-`rounding`: outputs are compared with those of the model in float32, against the level of quality asked for.
+`rounding`: outputs are compared with those of the model in float32, at the requested level of quality.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ parameters = {"dtype": Parameter(str, choices=("bfloat16", "float16"))}
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A model in float32 on a device that multiplies 16-bit numbers."""
+    """Require a float32 model on a device that multiplies 16-bit numbers."""
     if without_model(situation):
         return without_model(situation)
     if situation.facts.autocast_dtype:

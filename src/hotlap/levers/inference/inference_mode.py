@@ -1,15 +1,14 @@
 """Calls under `torch.inference_mode` instead of `torch.no_grad`.
 
 ## What it does
-Runs the calls under `torch.inference_mode()`. Tensors that are made there carry no version counter and no bookkeeping
-for views, and can never take part in a backward pass.
+Runs the calls under `torch.inference_mode()`. Tensors created there have no version counter and no bookkeeping for
+views, and can never take part in a backward pass.
 
 ## When it helps
-Models that consist of many small operations, where the bookkeeping is a notable part of each.
+Models with many small operations, of which bookkeeping is a notable part.
 
 ## What it costs
-Nothing but freedom: an output cannot be used in training later, and changing it in place outside of the mode raises an
-error.
+An output cannot be used in training later, and changing it in place outside of the mode raises an error.
 
 ## Before
     with torch.no_grad():
@@ -47,12 +46,12 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """How much of an operation is bookkeeping is not known beforehand."""
+    """The share of bookkeeping is unknown before it is measured."""
     return None
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """There is nothing to choose."""
+    """There are no parameters."""
     return (make_setting("inference-mode"),)
 
 
@@ -62,5 +61,5 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """Around all calls, entered once."""
+    """Enter the mode once around all calls."""
     hooks.around_calls.append(hooks.torch.inference_mode)

@@ -1,4 +1,4 @@
-"""The model run by ONNX Runtime.
+"""Run the model with ONNX Runtime.
 
 ## What it does
 Exports the model to ONNX with `torch.onnx.export(..., dynamo=True)` and calls it through an `InferenceSession` with as
@@ -6,12 +6,12 @@ many threads as torch uses. `precision="int8"` first quantizes the weights of ma
 `per_channel`, and has activations quantized at each call (`quantize_dynamic`).
 
 ## When it helps
-Models of many operators on CPUs: ONNX Runtime fuses attention, layer normalization and GELU, and has no Python between
-operators. Int8 pays for models that consist of large matrix products.
+Models of many operators on CPUs: ONNX Runtime fuses attention, layer normalization and GELU, and runs no Python between
+operators. Int8 helps models that consist of large matrix products.
 
 ## What it costs
-Exporting takes seconds, and needs a model without control flow that depends on data. Dynamic int8 may turn a model's
-answers: which it does is not known before it is measured on the model's own weights.
+Exporting takes seconds, and needs a model without control flow that depends on data. Dynamic int8 may change a model's
+answers: which ones is unknown until it is measured with the model's own weights.
 
 ## Before
     output = model(inputs)
@@ -22,8 +22,8 @@ answers: which it does is not known before it is measured on the model's own wei
     output = session.run(None, {"inputs": inputs.numpy()})
 
 ## What is proved
-`rounding`: outputs are compared with those of the model in float32, against the level of quality asked for. The graph
-that ONNX Runtime executes must hold quantized operators where int8 was asked for.
+`rounding`: outputs are compared with those of the model in float32, at the requested level of quality. The graph that
+ONNX Runtime executes must contain quantized operators if int8 was requested.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from hotlap.records import (
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
 
-title = "The model run by ONNX Runtime"
+title = "Run the model with ONNX Runtime"
 proof: Proof = "rounding"
 work: tuple[Work, ...] = ("inference",)
 improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
@@ -76,17 +76,17 @@ _QUANTIZED = (
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A model on a CPU, and the packages that export and run it."""
+    """Require a model on a CPU, and the packages that export and run it."""
     return obstacle_of(situation, PACKAGES, "onnx")
 
 
 def bound(situation: Situation) -> float | None:
-    """How fast another engine is, is measured and not assumed."""
+    """The speed of another engine is measured, not assumed."""
     return None
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """Dynamic int8 where there are matrix products; float32 always."""
+    """Try dynamic int8 if there are matrix products, and always float32."""
     exact = make_setting("onnx-runtime", precision="float32")
     if not any(it.linears or it.recurrent or it.transformers_model for it in situation.facts.models):
         return (exact,)
@@ -107,7 +107,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
 
 def engine(setting: Setting) -> Engine:
-    """How its files are made, loaded and looked into."""
+    """Return how its files are written, loaded and inspected."""
     values = dict(setting.values)
     return Engine(
         name="ONNX Runtime",
@@ -149,7 +149,7 @@ def _load(folder: Path, threads: int) -> Callable[..., Named]:
 
 
 def _inspect(report: EngineReport, folder: Path) -> EngineReport:
-    """A second session, since recording which provider took which operator is decided when one is made."""
+    """Open a second session, since profiling of operators' providers is set at creation."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -1,15 +1,15 @@
-"""The model run by OpenVINO.
+"""Run the model with OpenVINO.
 
 ## What it does
 Converts the exported model with `openvino.convert_model` and compiles it for the CPU, for latency and with as many
-threads as torch uses. The number format is asked for in so many words, since OpenVINO's own default is bfloat16 where
-the processor has it. `precision="int8"` quantizes weights and activations with NNCF, calibrated with the first half of
-the inputs (64 at most), which are then not used to judge quality. `int8-dynamic` quantizes the weights beforehand, and
-OpenVINO quantizes activations at each call.
+threads as torch uses. The number format is set explicitly, since OpenVINO's default is bfloat16 if the CPU supports it.
+`precision="int8"` quantizes weights and activations with NNCF, calibrated with the first half of the inputs (64 at
+most), which are then not used to judge quality. `int8-dynamic` quantizes the weights beforehand, and OpenVINO quantizes
+activations at each call.
 
 ## When it helps
 CPUs: OpenVINO fuses whole blocks of a model, keeps weights in the layout of its kernels, and uses AVX512-VNNI, AMX and
-bfloat16 where the processor has them.
+bfloat16 if the CPU supports them.
 
 ## What it costs
 Converting takes seconds, quantizing tens of seconds, and both need a model without control flow that depends on data.
@@ -24,8 +24,8 @@ bfloat16 keeps about three decimal digits, int8 fewer.
     output = compiled([inputs.numpy()])[0]
 
 ## What is proved
-`rounding`: outputs are compared with those of the model in float32, against the level of quality asked for. The graph
-that OpenVINO executes must compute in the number format asked for.
+`rounding`: outputs are compared with those of the model in float32, at the requested level of quality. The graph that
+OpenVINO executes must compute in the requested number format.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from hotlap.records import (
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
 
-title = "The model run by OpenVINO"
+title = "Run the model with OpenVINO"
 proof: Proof = "rounding"
 work: tuple[Work, ...] = ("inference",)
 improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
@@ -73,21 +73,21 @@ parameters = {"precision": Parameter(str, choices=("float32", "bfloat16", "int8"
 _FILE = "model.xml"
 _NAMES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i8": "int8", "u8": "int8"}
 _WORK = {"FullyConnected", "Convolution", "MatMul", "Deconvolution", "RNNSeq", "RNNCell", "LSTMSequence", "GRUSequence"}
-"""The operators that a model's time goes to: their formats are the model's."""
+"""The operators that take most of a model's time: their formats are the model's."""
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A model on a CPU, and OpenVINO."""
+    """Require a model on a CPU, and OpenVINO."""
     return obstacle_of(situation, ("openvino",), "openvino")
 
 
 def bound(situation: Situation) -> float | None:
-    """How fast another engine is, is measured and not assumed."""
+    """The speed of another engine is measured, not assumed."""
     return None
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """bfloat16 where the processor has it; int8 where NNCF is installed and there are inputs to calibrate with."""
+    """Try bfloat16 if the CPU has it, and int8 with NNCF and inputs to calibrate with."""
     formats = ["float32"]
     if "bfloat16" in native_dtypes(situation):
         formats.insert(0, "bfloat16")
@@ -108,7 +108,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
 
 def engine(setting: Setting) -> Engine:
-    """How its files are made, loaded and looked into."""
+    """Return how its files are written, loaded and inspected."""
     precision = str(dict(setting.values)["precision"])
     return Engine(
         name="OpenVINO",
@@ -157,7 +157,7 @@ def _load(folder: Path, threads: int) -> Callable[..., Named]:
 
 
 def _inspect(report: EngineReport, folder: Path) -> EngineReport:
-    """The format of each operator that OpenVINO will execute; the model's is that of most of its products."""
+    """Return each executed operator's format; the model's is that of most of its products."""
     import json
 
     import openvino

@@ -10,8 +10,8 @@ Transformers and other models that consist of large matrix products, on CPUs wit
 AMX). Convolutions stay in float32.
 
 ## What it costs
-Compiling takes tens of seconds and a C++ compiler. Int8 may turn a model's answers: which it does is not known before
-it is measured on the model's own weights.
+Compiling takes tens of seconds and a C++ compiler. Int8 may change a model's answers: which ones is unknown until it is
+measured with the model's own weights.
 
 ## Before
     output = model(inputs)
@@ -22,8 +22,8 @@ it is measured on the model's own weights.
     output = model(inputs)
 
 ## What is proved
-`rounding`: outputs are compared with those of the model in float32, against the level of quality asked for. At least
-one layer must have been quantized, and at least one graph compiled.
+`rounding`: outputs are compared with those of the model in float32, at the requested level of quality. At least one
+layer must have been quantized, and at least one graph compiled.
 """
 
 from __future__ import annotations
@@ -60,22 +60,22 @@ parameters: dict[str, Parameter] = {}
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A model with linear layers on a CPU, and torchao."""
+    """Require a model with linear layers on a CPU, and torchao."""
     reason = obstacle_of(situation, ("torchao",), "quantize")
     if reason is not None:
         return reason
     if not any(it.linears for it in situation.facts.models):
-        return Skipped(reason="The model has no linear layer, and torchao's int8 is for these alone.")
+        return Skipped(reason="The model has no linear layer, and torchao's int8 applies only to these.")
     return None
 
 
 def bound(situation: Situation) -> float | None:
-    """How fast integers are multiplied is measured and not assumed."""
+    """The speed of integer products is measured, not assumed."""
     return None
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """There is nothing to choose."""
+    """There are no parameters."""
     return (make_setting("torchao-int8"),)
 
 
@@ -99,7 +99,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
         quantize_(root, Int8DynamicActivationInt8WeightConfig())
         report = EngineReport(engine="torchao", version=version_of("torchao"), load_seconds=time.perf_counter() - began)
         linears = [it for it in root.modules() if isinstance(it, hooks.torch.nn.Linear)]
-        # A tensor of torchao's own stands in for a weight that was quantized.
+        # A tensor subclass of torchao replaces a quantized weight.
         kinds = ["int8" if type(it.weight).__module__.startswith("torchao.") else "float32" for it in linears]
         quantized = kinds.count("int8")
         hooks.found["engine"] = completed(

@@ -1,16 +1,16 @@
 """The model as TorchScript.
 
 ## What it does
-Records the model with `torch.jit.trace`, freezes it and calls what was recorded: the calls between operators need no
-Python. Loops in Python are unrolled to the length of the input that the model was recorded with.
+Records the model with `torch.jit.trace`, freezes it and calls the recording: no Python runs between operators. Loops in
+Python are unrolled to the length of the input that the model was recorded with.
 
 ## When it helps
 Recurrent networks, whose `nn.LSTM` and `nn.GRU` torch.compile leaves to torch's own kernels, and models of very many
 small operators on CPUs.
 
 ## What it costs
-Recording takes seconds. Control flow that depends on data is recorded as it went for one input, and is then wrong for
-others. PyTorch no longer develops TorchScript.
+Recording takes seconds. Control flow that depends on data is recorded for one input, and is wrong for others. PyTorch
+no longer develops TorchScript.
 
 ## Before
     output = model(inputs)
@@ -20,8 +20,7 @@ others. PyTorch no longer develops TorchScript.
     output = recorded(inputs)
 
 ## What is proved
-`rounding`: outputs are compared with those of the model in float32 for every input, against the level of quality asked
-for.
+`rounding`: outputs are compared with those of the model in float32 for every input, at the requested level of quality.
 """
 
 from __future__ import annotations
@@ -48,21 +47,21 @@ _FILE = "model.ts"
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A model with recurrent layers: torch.compile does more for all others."""
+    """Require recurrent layers: torch.compile is better for all other models."""
     if without_model(situation):
         return without_model(situation)
     if not models_with(situation, "recurrent"):
-        return Skipped(reason="The model has no recurrent layer; torch.compile serves others better.")
+        return Skipped(reason="The model has no recurrent layer; use torch.compile for other models.")
     return None
 
 
 def bound(situation: Situation) -> float | None:
-    """How much of a call is Python is not known beforehand."""
+    """The share of Python in a call is unknown before it is measured."""
     return None
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """There is nothing to choose."""
+    """There are no parameters."""
     return (make_setting("torchscript"),)
 
 
@@ -77,7 +76,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
 
 def engine(setting: Setting) -> Engine:
-    """How its files are made, loaded and looked into."""
+    """Return how its files are written, loaded and inspected."""
     return Engine(name="TorchScript", package="torch", build=_build, load=_load, inspect=_inspect, takes_numpy=False)
 
 

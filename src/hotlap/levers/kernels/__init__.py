@@ -1,1 +1,1 @@
-"""How the model's operators are computed."""
+"""The kernels that compute the model's operators."""

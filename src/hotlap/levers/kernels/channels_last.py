@@ -2,15 +2,15 @@
 
 ## What it does
 Converts the model's four-dimensional weights with `model.to(memory_format=torch.channels_last)` when the model is
-found, and its image inputs before each training forward. Shapes and indices stay as they are; only the order in memory
-changes, to the one in which convolution kernels on tensor cores and in oneDNN work without repacking.
+found, and its image inputs before each training forward. Shapes and indices do not change; only the memory format does,
+to the one that convolution kernels on tensor cores and in oneDNN use without repacking.
 
 ## When it helps
-Convolutional networks on images, most of all together with mixed precision.
+Convolutional networks on images, especially with mixed precision.
 
 ## What it costs
-Converting each input batch, unless it comes that way. Layers without a kernel for this order convert back and forth,
-which can eat the gain. A model that calls `.view` on a convolution's output fails, and must say `.reshape` or
+Converting each input batch, unless it is already converted. Layers without a kernel for this format convert back and
+forth, which can cancel the gain. A model that calls `.view` on a convolution's output fails, and must use `.reshape` or
 `.flatten`.
 
 ## Before
@@ -22,7 +22,7 @@ which can eat the gain. A model that calls `.view` on a convolution's output fai
     output = model(images.to(memory_format=torch.channels_last))
 
 ## What is proved
-`rounding`: the kernels for this order add in another order.
+`rounding`: the kernels for this format sum in another order.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ IMAGE_DIMENSIONS = 4  # batch, channels, height, width
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A model with convolutions over images, not yet in this order."""
+    """Require a model with image convolutions that is not in this format yet."""
     if without_model(situation):
         return without_model(situation)
     if device_kind(situation) not in ("cpu", "cuda"):
@@ -67,17 +67,17 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """Only forward and backward can get faster."""
+    """Only forward and backward can become faster."""
     return bound_without(situation, "forward", "backward")
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """There is nothing to choose."""
+    """There are no parameters."""
     return (make_setting("channels-last"),)
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """Convert the models that convolve images, and what they are given."""
+    """Convert the models that convolve images, and their inputs."""
     needs = ("torch.channels_last",)
     return (
         ModelStatement(code="_.to(memory_format=torch.channels_last)", needs=needs, convolutions_only=True),
@@ -92,7 +92,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
     def convert_model(root: Any) -> None:
         if _convolves(hooks, root):
-            root.to(memory_format=order)  # keeps every Parameter object, so an optimizer that holds them goes on
+            root.to(memory_format=order)  # keeps every Parameter object, so an optimizer's references stay valid
             converted.add(root)
 
     hooks.model_found.append(convert_model)
@@ -136,7 +136,7 @@ def _convolves(hooks: Hooks, root: Any) -> bool:
 
 
 def _converted_inputs(hooks: Hooks, roots: Collection[Any]) -> Callable[..., Any]:
-    """A hook that converts what these roots are given."""
+    """Make a hook that converts the inputs of these roots."""
     torch = hooks.torch
 
     def convert(value: Any) -> Any:
@@ -154,7 +154,7 @@ def _converted_inputs(hooks: Hooks, roots: Collection[Any]) -> Callable[..., Any
 
 
 def _held_with(tensor: Any, optimizers: Iterable[Any]) -> list[Any]:
-    """The tensor, its gradient, and what optimizers keep for it in its shape."""
+    """Yield the tensor, its gradient, and optimizer state of its shape."""
     states = [optimizer.state[tensor] for optimizer in optimizers if tensor in optimizer.state]
     kept = [it for state in states for it in state.values() if getattr(it, "shape", None) == tensor.shape]
     return [tensor, *([tensor.grad] if tensor.grad is not None else []), *kept]

@@ -2,20 +2,20 @@
 
 ## What it does
 Calls `model.compile(...)` on each model when it is found: TorchDynamo records the forward pass as a graph, AOTAutograd
-derives the backward pass, and Inductor writes kernels for both that do several operations in one pass over memory.
+derives the backward pass, and Inductor generates kernels for both that do several operations in one pass over memory.
 `mode="reduce-overhead"` also replays the step as a CUDA graph; `mode="max-autotune"` times several kernels for each
 matrix product. In inference `freezing=true` compiles the weights into the graph as constants, so that they are packed
-and converted once. `dynamic=true` compiles for shapes that change; `false` leaves torch to decide, which is to
-specialise first and to generalise at the first change.
+and converted once. `dynamic=true` compiles for shapes that change; with `false` torch decides: it specialises first and
+generalises at the first change.
 
 ## When it helps
 Many small operations between matrix products (normalisation, activation, dropout), and steps that are bound by
 launching kernels rather than by running them.
 
 ## What it costs
-Seconds to minutes before the first step, and again for inputs that the graphs do not fit. Python that depends on
-values in tensors breaks the graph; beyond some number of recompilations torch silently goes on without compiling. The
-report names each such place with its reason. Dropout draws other random numbers. On CPUs it needs a C++ compiler.
+Seconds to minutes before the first step, and again for inputs that do not match the graphs. Python that depends on
+values in tensors breaks the graph; beyond a limit of recompilations torch silently continues uncompiled. The report
+lists each such place with its reason. Dropout draws other random numbers. On CPUs it needs a C++ compiler.
 
 ## Before
     model = Transformer().cuda()
@@ -24,13 +24,12 @@ report names each such place with its reason. Dropout draws other random numbers
     model = Transformer().cuda()
     model.compile()
 
-Of a model whose class is torch's, an `nn.Sequential` say, the forward is compiled instead:
-`model.forward = torch.compile(model.forward)`. Its `compile()` begins in a frame of torch's, which TorchDynamo passes
-over, and compiles nothing.
+If the model's class is torch's own, such as `nn.Sequential`, its forward is compiled instead: `model.forward =
+torch.compile(model.forward)`. Its `compile()` begins in a frame of torch, which TorchDynamo skips, and compiles
+nothing.
 
 ## What is proved
-`rounding`: fused kernels round in other places. For the comparison of numbers, Inductor is told to use eager's random
-numbers.
+`rounding`: fused kernels round in other places. For the comparison of numbers, Inductor uses eager's random numbers.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ parameters = {
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A model that is not compiled yet, on a device that Inductor writes kernels for."""
+    """Require an uncompiled model on a device that Inductor supports."""
     if without_model(situation):
         return without_model(situation)
     if all(model.compiled for model in situation.facts.models):
@@ -81,7 +80,7 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """Only forward and backward are compiled; data, copies and the optimizer stay as they are."""
+    """Only forward and backward are compiled; data, copies and the optimizer do not change."""
     return bound_without(situation, "forward", "backward")
 
 
@@ -108,7 +107,7 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     forward is compiled instead."""
     of_torch = {it.forward_of_torch for it in facts.models}
     if len(of_torch) == 2:
-        reason = "Some models have a forward of torch's own, and which variable is which cannot be told."
+        reason = "Some models use torch's own forward, and it is unknown which variable holds which model."
         return (NoSourceForm(reason=reason),)
     values = dict(setting.values)
     arguments = [] if values["mode"] == "default" else [f'mode="{values["mode"]}"']
@@ -120,7 +119,7 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """Compile each root in place: its class, its parameters and the names in its state_dict stay the same."""
+    """Compile each root in place; class, parameters and names in its state_dict do not change."""
 
     def compile_root(root: Any) -> None:
         _compile(hooks, setting, root)
@@ -150,7 +149,7 @@ def switch(hooks: Hooks, setting: Setting) -> Switch:
 
 
 def _compile(hooks: Hooks, setting: Setting, root: Any) -> bool:
-    """Whether the root was compiled: one that is already, or that cannot be, is left alone."""
+    """Compile the root unless it is compiled already or cannot be; return whether it was."""
     values = dict(setting.values)
     if isinstance(root, hooks.torch.jit.ScriptModule):
         hooks.note(f"{type(root).__name__} is TorchScript already and was not compiled.")
@@ -178,6 +177,6 @@ def _called_from_here(root: Any) -> Callable[..., Any]:
 
 
 def pay_back_steps(compile_seconds: float, baseline_step_seconds: float, step_seconds: float) -> float | None:
-    """After how many steps the time spent on compiling is won back; None when it never is."""
+    """Return the number of steps after which compiling pays off; None if it never does."""
     gain = baseline_step_seconds - step_seconds
     return compile_seconds / gain if gain > 0 else None

@@ -1,15 +1,15 @@
-"""Let cuDNN time its algorithms and take the fastest.
+"""Let cuDNN time its algorithms and use the fastest.
 
 ## What it does
 Sets `torch.backends.cudnn.benchmark = True`. For each new shape of a convolution's input cuDNN times its algorithms
-once and remembers the fastest, where it would otherwise choose by a rule of thumb.
+once and remembers the fastest; otherwise it chooses by a heuristic.
 
 ## When it helps
 Convolutional networks on a GPU whose inputs keep one shape, or a few.
 
 ## What it costs
-Some seconds at the first step of every new shape, so inputs that change all the time get slower. The chosen algorithm
-may need more workspace memory, and two runs may choose differently and so round differently.
+A few seconds at the first step of every new shape, so training with ever-changing shapes becomes slower. The chosen
+algorithm may need more workspace memory, and two runs may choose different algorithms, which round differently.
 
 ## Before
     for images, labels in loader:
@@ -21,7 +21,7 @@ may need more workspace memory, and two runs may choose differently and so round
         loss = criterion(model(images), labels)
 
 ## What is proved
-`rounding`: another algorithm adds in another order.
+`rounding`: another algorithm sums in another order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
     from hotlap.runtime.hooks import Hooks
 
-title = "Let cuDNN time its algorithms and take the fastest"
+title = "Let cuDNN time its algorithms and use the fastest"
 proof: Proof = "rounding"
 addresses = ("cudnn-benchmark-off",)
 parameters: dict[str, Parameter] = {}
@@ -45,14 +45,14 @@ MOST_SHAPES = 4
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """Convolutions on a GPU, with inputs of few shapes, and no request for determinism."""
+    """Require convolutions on a GPU, inputs of few shapes, and no request for determinism."""
     facts = situation.facts
     if not is_nvidia_like(situation):
         return Skipped(reason="Only NVIDIA GPUs have cuDNN, and this script does not train on one.")
     if facts.cudnn_benchmark:
-        return Skipped(reason="The script already switches cuDNN's benchmark on.", already=True)
+        return Skipped(reason="The script already enables cuDNN's benchmark.", already=True)
     if facts.deterministic:
-        return Skipped(reason="The script asks for deterministic algorithms, which this would give up.")
+        return Skipped(reason="The script requests deterministic algorithms, which this would disable.")
     if without_model(situation):
         return without_model(situation)
     convolutional = models_with(situation, "convolutions")
@@ -65,12 +65,12 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """Only forward and backward can get faster."""
+    """Only forward and backward can become faster."""
     return bound_without(situation, "forward", "backward")
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """There is nothing to choose."""
+    """There are no parameters."""
     return (make_setting("cudnn-benchmark"),)
 
 
@@ -81,11 +81,11 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """Set it at once; a script that sets its own afterwards wins."""
+    """Set it immediately; a script that sets it later takes precedence."""
     hooks.torch.backends.cudnn.benchmark = True
 
 
 def switch(hooks: Hooks, setting: Setting) -> Switch:
-    """What cuDNN found out is kept for the next time that it is on."""
+    """cuDNN keeps its results for the next time that it is enabled."""
     cudnn = hooks.torch.backends.cudnn
     return remembered(lambda: cudnn.benchmark, lambda value: setattr(cudnn, "benchmark", value), True)

@@ -1,16 +1,16 @@
 """Fused attention in place of a Hugging Face model's eager attention.
 
 ## What it does
-Switches a `transformers` model whose configuration says `eager` to torch's `scaled_dot_product_attention`, by the
-model's own `set_attn_implementation`. The score matrix is then not written to memory, but computed block by block
-(FlashAttention and its relatives) where the device has such a kernel.
+Switches a `transformers` model whose configuration says `eager` to torch's `scaled_dot_product_attention`, with the
+model's own `set_attn_implementation`. If the device has such a kernel (such as FlashAttention), the score matrix is
+then not written to memory, but computed block by block.
 
 ## When it helps
-Long sequences above all: memory and traffic grow with the sequence's length instead of its square. Most models of
-recent `transformers` choose it by themselves; scripts that ask for `attn_implementation="eager"` do not.
+Long sequences: memory and memory traffic grow with the sequence length instead of its square. Most models of recent
+`transformers` use it by default; scripts with `attn_implementation="eager"` do not.
 
 ## What it costs
-Attention weights cannot be returned any more (`output_attentions=True` falls back to eager). Dropout in attention draws
+Attention weights can no longer be returned (`output_attentions=True` falls back to eager). Dropout in attention draws
 other random numbers.
 
 ## Before
@@ -20,7 +20,7 @@ other random numbers.
     model = AutoModel.from_pretrained(name, attn_implementation="sdpa")
 
 ## What is proved
-`rounding`: the same attention, summed in another order.
+`rounding`: the same attention is summed in another order.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ parameters: dict[str, Parameter] = {}
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A Hugging Face model that computes attention eagerly."""
+    """Require a Hugging Face model with eager attention."""
     if without_model(situation):
         return without_model(situation)
     used = {model.attention for model in situation.facts.models if model.attention}
@@ -65,17 +65,17 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """Only forward and backward can get faster."""
+    """Only forward and backward can become faster."""
     return bound_without(situation, "forward", "backward")
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """There is nothing to choose."""
+    """There are no parameters."""
     return (make_setting("sdpa-attention"),)
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """The word where the script asks for the eager implementation."""
+    """Replace the argument where the script requests the eager implementation."""
     return (AttentionArgument(implementation="sdpa", instead_of="eager"),)
 
 
@@ -91,7 +91,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
 
 def switch(hooks: Hooks, setting: Setting) -> Switch:
-    """Models that were switched go back to their eager attention; one that is found while it is on is switched too."""
+    """Switch models back to eager attention when off; a model found while it is on is switched too."""
     switched: list[Any] = []
 
     def put_on(root: Any) -> None:
@@ -109,10 +109,10 @@ def switch(hooks: Hooks, setting: Setting) -> Switch:
 
 
 def _switch_one(hooks: Hooks, model: Any) -> None:
-    """Ask the model itself, which checks whether it can; parts that share its configuration follow."""
+    """Use the model's own method, which checks support; parts with the same configuration follow."""
     change = getattr(model, "set_attn_implementation", None)
     if change is None:
-        if hasattr(model, "from_pretrained"):  # else a layer that shares the model's configuration
+        if hasattr(model, "from_pretrained"):  # otherwise a layer that shares the model's configuration
             hooks.note(f"{type(model).__name__} keeps its eager attention: this transformers cannot switch it.")
         return
     try:

@@ -1,1 +1,1 @@
-"""Levers that make the peak of memory smaller."""
+"""Levers that reduce peak memory."""

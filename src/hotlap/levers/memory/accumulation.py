@@ -1,22 +1,22 @@
-"""Each batch computed in micro-batches, with the gradients of the whole batch.
+"""Compute each batch in micro-batches, with the gradients of the whole batch.
 
 ## What it does
-Runs the model's training forward pass on one micro-batch after another, each under `torch.utils.checkpoint`, and hands
-the script the outputs of the whole batch. The script computes its own loss from them, once: a mean over tokens with
-`ignore_index`, class weights and a short last batch are weighted as ever. The backward pass recomputes one micro-batch
-at a time, so that activations of one are held instead of all, and accumulates their gradients. Clipping, loss scaling,
-the optimizer, schedulers and logging see one batch, one loss and one backward pass per step, as before.
+Runs the model's training forward pass on one micro-batch after another, each under `torch.utils.checkpoint`, and
+returns the outputs of the whole batch to the script. The script computes its own loss from them, once: a mean over
+tokens with `ignore_index`, class weights and a short last batch keep their weights. The backward pass recomputes one
+micro-batch at a time, so that only the activations of one are in memory, and accumulates their gradients. Clipping,
+loss scaling, the optimizer, schedulers and logging see one batch, one loss and one backward pass per step, as before.
 
 ## When it helps
-When a batch's activations fill the memory. The batch, and what is learned from it, stays that of the script.
-It is tried when the goal is memory (`hotlap tune --goal memory`).
+If a batch's activations fill the memory. The script's batch, and what is learned from it, does not change. It is tried
+if the goal is memory (`hotlap tune --goal memory`).
 
 ## What it costs
-A second forward pass in each step, and smaller operations, which use a processor or device less well. The outputs and
-the loss are still those of the whole batch: a language model's logits may be the larger part. Dropout draws other
-random numbers, from the same distribution. Batch norm computes statistics over the batch, so that a model with batch
-norm is left alone; so is a model that computes its loss itself, since the weight of each micro-batch is then unknown.
-Other layers that mix samples are seen by the comparison of numbers.
+A second forward pass in each step, and smaller operations, which use a CPU or device less efficiently. The outputs and
+the loss still take the memory of the whole batch: a language model's logits may be the larger part. Dropout draws other
+random numbers, from the same distribution. Batch norm computes statistics over the batch, so a model with batch norm is
+not changed, nor is a model that computes its loss itself, since the weight of each micro-batch is then unknown. The
+comparison of numbers detects other layers that mix samples.
 
 ## Before
     output = model(inputs)
@@ -54,7 +54,7 @@ from hotlap.records import (
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
 
-title = "Each batch computed in micro-batches, with the gradients of the whole batch"
+title = "Compute each batch in micro-batches, with the gradients of the whole batch"
 proof: Proof = "rounding"
 improves = (PEAK_BYTES,)
 addresses = ("close-to-limit", "allocator-retries")
@@ -65,7 +65,7 @@ _INSTEAD = "forward"
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """One model that treats each sample by itself, in one process."""
+    """Require one model that treats each sample independently, in one process."""
     facts = situation.facts
     if without_model(situation):
         return without_model(situation)
@@ -85,18 +85,18 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """It makes no step faster."""
+    """It does not make steps faster."""
     return None
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """Four and two micro-batches, as far as the batch has samples."""
+    """Try four and two micro-batches, if the batch has enough samples."""
     samples = min((it[0] for model in situation.facts.models for it in model.input_shapes if it), default=0)
     return tuple(make_setting("accumulation", micro_batches=it) for it in _TRIED if it <= samples)
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """What holds samples is seen while it runs, and not in the source."""
+    """Which tensors hold samples is known only at run time, not from the source."""
     reason = "Which arguments and outputs of the model hold one entry per sample is known only while it runs."
     return (NoSourceForm(reason=reason),)
 
@@ -173,7 +173,7 @@ class _InParts:
 
 
 def _reason_against(torch: Any, root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """Why this model cannot be given micro-batches; empty where it can."""
+    """Return why this model cannot be given micro-batches; empty if it can."""
     norms = torch.nn.modules.batchnorm._BatchNorm
     if any(isinstance(it, norms) and it.training for it in root.modules()):
         return "batch norm would compute its statistics over micro-batches"
@@ -182,7 +182,7 @@ def _reason_against(torch: Any, root: Any, args: tuple[Any, ...], kwargs: dict[s
     if isinstance(root, torch.nn.parallel.DistributedDataParallel):
         return "its wrapper for several processes takes one forward pass per step"
     try:
-        return "" if samples_in(torch, (args, kwargs)) else "its inputs are no tensors"
+        return "" if samples_in(torch, (args, kwargs)) else "its inputs are not tensors"
     except CannotSplit as error:
         return str(error)
 

@@ -1,19 +1,19 @@
-"""Activations of the model's blocks are recomputed in the backward pass.
+"""Recompute the activations of the model's blocks in the backward pass.
 
 ## What it does
 Finds the model's repeated blocks (the largest run of modules of one class in a `ModuleList` or `Sequential`) and runs
 each of them under `torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`: only a block's inputs are kept, and
-the block's forward pass is made again when backward reaches it. The state of the random number generators is restored
-for it, so that dropout drops the same values. A model of `transformers` does it by its own switch. `share="half"` does
-it for every second block.
+the block's forward pass runs again when backward reaches it. The state of the random number generators is restored for
+it, so that dropout drops the same values. A model of `transformers` uses its own switch. `share="half"` does it for
+every second block.
 
 ## When it helps
-When activations, rather than weights and optimizer state, fill the memory: long sequences, large images, many layers.
-It is tried when the goal is memory (`hotlap tune --goal memory`).
+If activations, rather than weights and optimizer state, fill the memory: long sequences, large images, many layers. It
+is tried if the goal is memory (`hotlap tune --goal memory`).
 
 ## What it costs
-One more forward pass of these blocks in each step; `share="half"` makes it for half of them. Blocks that change their
-own buffers in a forward pass, as batch norm does, are left out: they would do so twice.
+One more forward pass of these blocks in each step; with `share="half"` for half of them. Blocks that change their own
+buffers in a forward pass, as batch norm does, are skipped: they would change them twice.
 
 ## Before
     model = Transformer()
@@ -60,7 +60,7 @@ parameters = {"share": Parameter(str, choices=("all", "half"))}
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A model with repeated blocks that are not recomputed yet and that keep no state of their own."""
+    """Require repeated blocks that are not recomputed yet and have no state of their own."""
     if without_model(situation):
         return without_model(situation)
     blocks = _blocks(situation.facts)
@@ -70,12 +70,12 @@ def obstacle(situation: Situation) -> Skipped | None:
         return Skipped(reason="The script already recomputes the model's blocks in the backward pass.", already=True)
     if not _usable(situation.facts):
         kind = blocks[0].kind
-        return Skipped(reason=f"{kind} changes its buffers in each forward pass, and would do so twice.")
+        return Skipped(reason=f"{kind} changes its buffers in each forward pass, and would change them twice.")
     return None
 
 
 def bound(situation: Situation) -> float | None:
-    """It makes no step faster."""
+    """It does not make steps faster."""
     return None
 
 
@@ -90,7 +90,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The model's own switch, or a loop over its blocks."""
     if len(facts.models) != 1 or not _usable(facts):
-        return (NoSourceForm(reason="Several models were seen, and not all of them have such blocks."),)
+        return (NoSourceForm(reason="There are several models, and not all of them have such blocks."),)
     (blocks,) = _usable(facts)
     half = dict(setting.values)["share"] == "half"
     place = blocks.switch_place if blocks.switch else blocks.place
@@ -113,7 +113,7 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 def install(hooks: Hooks, setting: Setting) -> None:
     """Once for each root, before its first training forward."""
     half = dict(setting.values)["share"] == "half"
-    done: set[int] = set()  # a root may lie within another one that was found later
+    done: set[int] = set()  # a root may be inside another one that was found later
 
     def recompute(root: Any) -> None:
         switch = own_switch(hooks.torch, root)

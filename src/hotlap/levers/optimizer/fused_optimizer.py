@@ -1,17 +1,17 @@
-"""One kernel for all parameters in the optimizer's step.
+"""Update all parameters in one kernel of the optimizer's step.
 
 ## What it does
-Adds `fused=True` (or `foreach=True`) to the arguments of an optimizer whose script left both open. `fused` updates all
+Adds `fused=True` (or `foreach=True`) to the arguments of an optimizer if the script sets neither. `fused` updates all
 parameters in one kernel, with all of the update's arithmetic in one pass over memory; `foreach` runs each of its
 operations over all parameters at once. torch's own default is `foreach` on GPUs and a plain loop on CPUs.
 
 ## When it helps
-When the optimizer takes a visible share of the step: many parameters and small batches. Adam, AdamW, Adagrad and SGD
-have fused forms.
+If the optimizer takes a notable share of the step: many parameters and small batches. Adam, AdamW, Adagrad and SGD have
+fused implementations.
 
 ## What it costs
-Nothing in memory; `foreach` needs temporary copies as large as the parameters. Fused forms need dense floating-point
-parameters on one kind of device.
+`fused` needs no memory; `foreach` needs temporary copies as large as the parameters. Fused implementations need dense
+floating-point parameters on one type of device.
 
 ## Before
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -20,7 +20,7 @@ parameters on one kind of device.
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
 ## What is proved
-`rounding`: the same formula with its operations fused rounds differently in the last bits.
+`rounding`: the fused formula rounds differently in the last bits.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from hotlap.records import (
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
 
-title = "One kernel for all parameters in the optimizer's step"
+title = "Update all parameters in one kernel of the optimizer's step"
 proof: Proof = "rounding"
 improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses = ("unfused-optimizer", "launch-bound")
@@ -57,7 +57,7 @@ parameters = {"implementation": Parameter(str, choices=("fused", "foreach"))}
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """An optimizer that has a faster form and whose script left the choice open."""
+    """Require an optimizer with a faster implementation, and a script that sets none."""
     optimizers = situation.facts.optimizers
     if not optimizers:
         return Skipped(reason="The script updates its weights without an optimizer of torch.")
@@ -74,12 +74,12 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """Only the optimizer's own time can vanish."""
+    """The largest gain is to remove the optimizer's time."""
     return bound_without(situation, "optimizer")
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """Fused where there is such a form; foreach where there is none and it is not torch's default anyway."""
+    """Try fused if it exists; otherwise foreach, unless it is torch's default."""
     optimizers = _open(situation)
     if any(it.supports_fused for it in optimizers):
         return (make_setting("fused-optimizer", implementation="fused"),)
@@ -89,13 +89,13 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """The argument of each optimizer that leaves the choice open."""
+    """Add the argument to each optimizer that sets neither."""
     implementation = str(dict(setting.values)["implementation"])
     return (OptimizerArguments(values=((implementation, True),), alternatives=("fused", "foreach")),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """Add the argument when an optimizer is made."""
+    """Add the argument when an optimizer is constructed."""
     implementation = str(dict(setting.values)["implementation"])
 
     def choose(kind: type, arguments: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
 
 def switch(hooks: Hooks, setting: Setting) -> Switch:
-    """The flags of the optimizer's groups, and the form in which the other implementation wants its count of steps."""
+    """Set the flags of the optimizer's groups, and convert its step counts for the other implementation."""
     implementation = str(dict(setting.values)["implementation"])
     optimizers: WeakSet[Any] = WeakSet()
     changed: list[_Changed] = []
@@ -154,7 +154,7 @@ class _Changed:
             self._move_steps(lambda weight, count: count.to(weight.device, hooks.torch.float32))
 
     def undo(self) -> None:
-        """The implementation that torch would choose."""
+        """Return the implementation that torch would choose."""
         for group, fused, foreach in self._before:
             group.update({name: it for name, it in (("fused", fused), ("foreach", foreach)) if name in group})
         if self._is_fused:
@@ -175,7 +175,7 @@ def _open(situation: Situation) -> tuple[OptimizerFacts, ...]:
 
 
 def _refusal(hooks: Hooks, kind: type, arguments: dict[str, Any], implementation: str) -> str:
-    """Why this optimizer cannot take the argument; empty when it can."""
+    """Return why this optimizer cannot take the argument; empty if it can."""
     if implementation not in inspect.signature(kind.__init__).parameters:  # type: ignore[misc]
         return f"its constructor takes no `{implementation}`"
     if arguments.get("differentiable"):
@@ -199,7 +199,7 @@ def _devices_with_fused_kernels(hooks: Hooks) -> set[str]:
 
 
 def _tensors(arguments: dict[str, Any]) -> Iterator[Any]:
-    """The parameters of the constructor's first argument, whose generators become lists as torch would make them."""
+    """Return the parameters of the constructor's first argument, generators as lists, as in torch."""
     given = arguments.get("params")
     if given is None:
         return

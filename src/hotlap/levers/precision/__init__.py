@@ -1,1 +1,1 @@
-"""In which number formats the model computes."""
+"""The number formats in which the model computes."""

@@ -6,10 +6,10 @@ float32 matrix products in TensorFloat-32: the same exponent range, 10 instead o
 float32. `medium` lets a CPU compute them, and its convolutions and recurrent layers, in bfloat16.
 
 ## When it helps
-On GPUs: when forward and backward are dominated by float32 linear layers or attention (cuDNN's convolutions use
-TensorFloat-32 by default). Under mixed precision little is left for it to do. On CPUs: oneDNN uses bfloat16 inside
-float32 products only on processors with matrix tiles (AMX); on others the setting merely chooses another library for
-them, which can be faster or slower.
+On GPUs: if forward and backward are dominated by float32 linear layers or attention (cuDNN's convolutions use
+TensorFloat-32 by default). With mixed precision it gains little. On CPUs: oneDNN uses bfloat16 inside float32 products
+only on processors with matrix tiles (AMX); on others the setting merely chooses another library for them, which can be
+faster or slower.
 
 ## What it costs
 About three decimal digits in matrix products. Weights, gradients and optimizer state stay float32.
@@ -22,7 +22,7 @@ About three decimal digits in matrix products. Weights, gradients and optimizer 
     model = Transformer().cuda()
 
 ## What is proved
-`rounding`: the first step's loss and gradients against a reference, then the trajectory of the loss.
+`rounding`: the first step's loss and gradients are compared with a reference, then the trajectory of the loss.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FIRST_CAPABILITY_WITH_TF32 = 8
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """Only where the hardware has something faster than float32 for float32 matrices."""
+    """Require hardware with a faster mode for float32 matrices."""
     current = situation.facts.matmul_precision
     if current != "highest":
         return Skipped(reason=f"The script already allows {current!r} float32 matrix products.", already=True)
@@ -58,12 +58,12 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """Only forward and backward can get faster."""
+    """Only forward and backward can become faster."""
     return bound_without(situation, "forward", "backward")
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """The one precision that this device has hardware for."""
+    """Try the precision that this device supports."""
     precision = _precision(situation)
     return (make_setting("matmul-precision", precision=precision),) if precision else ()
 
@@ -81,24 +81,24 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 
 
 def _has_switches(torch_version: str) -> bool:
-    """Whether oneDNN's convolutions and recurrent layers have switches of their own, as since torch 2.9."""
+    """Whether oneDNN's convolutions and recurrent layers have their own switches (torch 2.9 and later)."""
     numbers = [int(it) if it.isdecimal() else 0 for it in torch_version.split("+")[0].split(".")[:2]]
     return tuple(numbers) >= (2, 9)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """Set it at once; a script that sets its own afterwards wins."""
+    """Set it immediately; a script that sets it later takes precedence."""
     torch = hooks.torch
     precision = dict(setting.values)["precision"]
     torch.set_float32_matmul_precision(precision)
     onednn = torch.backends.mkldnn
-    if precision == "medium" and hasattr(onednn, "conv"):  # since torch 2.9; convolutions have a switch of their own
+    if precision == "medium" and hasattr(onednn, "conv"):  # since torch 2.9; convolutions have their own switch
         onednn.conv.fp32_precision = "bf16"
         onednn.rnn.fp32_precision = "bf16"
 
 
 def switch(hooks: Hooks, setting: Setting) -> Switch:
-    """All of torch's switches for it come back as they were."""
+    """Restore all of torch's switches for it when off."""
     torch = hooks.torch
     onednn = torch.backends.mkldnn
     parts = [onednn.conv, onednn.rnn] if hasattr(onednn, "conv") else []

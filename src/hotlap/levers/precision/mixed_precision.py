@@ -11,13 +11,13 @@ is scaled up before backward, gradients are scaled down right after it and so be
 gradients overflow is skipped and the scale is halved. The report counts skipped steps.
 
 ## When it helps
-When matrix products or convolutions dominate the step and the hardware multiplies 16-bit numbers natively: tensor
-cores, or a CPU with bfloat16 instructions. Activations take half the memory.
+If matrix products or convolutions dominate the step and the hardware multiplies 16-bit numbers natively: tensor cores,
+or a CPU with bfloat16 instructions. Activations take half the memory.
 
 ## What it costs
-Two to three decimal digits in forward and backward. Outputs of the model are 16 bits wide: a script that hands them to
-NumPy fails for bfloat16, and `binary_cross_entropy` on probabilities may refuse to run. Some recurrent models learn
-worse without any error; the comparison of numbers catches that.
+Forward and backward keep two to three decimal digits. Outputs of the model have 16 bits: a script that passes them to
+NumPy fails for bfloat16, and `binary_cross_entropy` on probabilities may raise an error. Some recurrent models learn
+worse without any error; the comparison of numbers detects that.
 
 ## Before
     output = model(inputs)
@@ -68,7 +68,7 @@ parameters = {"dtype": Parameter(str, choices=("bfloat16", "float16"))}
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A float32 model on a device that multiplies 16-bit numbers."""
+    """Require a float32 model on a device that multiplies 16-bit numbers."""
     facts = situation.facts
     if facts.autocast_dtype:
         return Skipped(reason=f"The script already computes under autocast ({facts.autocast_dtype}).", already=True)
@@ -85,12 +85,12 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """Only forward and backward can get faster."""
+    """Only forward and backward can become faster."""
     return bound_without(situation, "forward", "backward")
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """bfloat16 where the hardware has it; else float16, on GPUs only and where its scaling can be done right."""
+    """Try bfloat16 if the hardware has it; else float16, only on GPUs and if loss scaling is possible."""
     native = native_dtypes(situation)
     if "bfloat16" in native:
         return (make_setting("mixed-precision", dtype="bfloat16"),)
@@ -100,7 +100,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """The region around forward and loss; for float16 a scaler as well."""
+    """Wrap forward and loss in autocast; for float16 add a scaler."""
     dtype = str(dict(setting.values)["dtype"])
     device = facts.device.partition(":")[0]
     region = ForwardRegion(
@@ -160,15 +160,15 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
 
 def switch(hooks: Hooks, setting: Setting) -> Switch:
-    """The region is opened in the steps for which it is on; it is closed whenever a step ends."""
+    """Open the region only in steps for which it is on; close it whenever a step ends."""
     return gated(hooks, lambda behind_gate: install(behind_gate, setting))
 
 
 class _Region:
-    """One autocast region of the main thread; entering twice and leaving twice do no harm.
+    """One autocast region of the main thread; entering or leaving twice is harmless.
 
-    Entering again begins afresh: autocast remembers the weights it has cast as long as a region lasts, and would not
-    notice that the script changed them since an earlier forward that no backward followed.
+    Entering again restarts the region: autocast caches converted weights while a region lasts, and would not notice
+    that the script changed them since an earlier forward without a backward.
     """
 
     def __init__(self, hooks: Hooks, dtype: Any) -> None:
@@ -179,7 +179,7 @@ class _Region:
         self._root: Any = None
 
     def enter(self, root: Any) -> None:
-        """Begin on the root's device, unless the script has a region of its own open."""
+        """Begin on the root's device, unless the script has opened its own region."""
         self.leave()
         kind = self._device_kind(root)
         if self._torch.is_autocast_enabled(kind):
@@ -189,7 +189,7 @@ class _Region:
         self._root = root
 
     def leave(self) -> Any:
-        """End; returns the root it was entered for, or None when it was not open."""
+        """End the region; return the root that it was entered for, or None if it was not open."""
         if self._autocast is None:
             return None
         autocast, root = self._autocast, self._root
@@ -199,7 +199,7 @@ class _Region:
 
 
 def _scale_losses(hooks: Hooks) -> None:
-    """Scale before backward, unscale after it, and leave out steps whose gradients overflowed."""
+    """Scale before backward, unscale after it, and skip steps whose gradients overflowed."""
     scaler = LossScaler(hooks.torch)
     stepping: list[Any] = []
 
@@ -212,10 +212,10 @@ def _scale_losses(hooks: Hooks) -> None:
 
     def after_backward() -> None:
         scaler.unscale()
-        for optimizer in stepping:  # a closure inside a step that is under way: it cannot be left out any more
+        for optimizer in stepping:  # a closure inside a running step: it can no longer be skipped
             if scaler.overflown(optimizer):
                 hooks.scaler_skipped_steps += 1
-                optimizer.zero_grad(set_to_none=True)  # optimizers pass over parameters without a gradient
+                optimizer.zero_grad(set_to_none=True)  # optimizers skip parameters without a gradient
 
     def around_step(optimizer: Any, step: Fetch) -> Any:
         if scaler.overflown(optimizer):

@@ -1,1 +1,1 @@
-"""What several levers share. No levers."""
+"""Code that several levers share. No levers."""

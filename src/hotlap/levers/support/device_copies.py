@@ -1,4 +1,4 @@
-"""Standing in the doorway through which batches reach the device: `Tensor.to` and `Tensor.cuda`. Not a lever itself."""
+"""Interception of the calls that copy batches to the device: `Tensor.to` and `Tensor.cuda`. Not a lever itself."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 
 # A plain copy: the tensor, then the arguments of `to` or `cuda`.
 Copy: TypeAlias = Callable[..., Any]
-# What to do instead: given the tensor, the plain copy, and its arguments.
+# The replacement: called with the tensor, the plain copy, and its arguments.
 Answer: TypeAlias = Callable[[Any, Copy, tuple[Any, ...], dict[str, Any]], Any]
 
 DEEPEST = 4
 
 
 def tensors_in(torch: ModuleType, batch: Any, depth: int = 0) -> Iterator[Any]:
-    """Every tensor of a batch of nested lists, tuples and mappings, in a stable order."""
+    """Yield every tensor of a batch of nested lists, tuples and mappings, in a stable order."""
     if isinstance(batch, torch.Tensor):
         yield batch
     elif depth < DEEPEST and isinstance(batch, Mapping):
@@ -30,7 +30,7 @@ def tensors_in(torch: ModuleType, batch: Any, depth: int = 0) -> Iterator[Any]:
 def answer_copies(torch: ModuleType, known: Any, answer: Answer) -> None:
     """Let ``answer`` make the copies of those tensors that ``known`` contains.
 
-    ``known`` is a weak dictionary keyed by tensors' identity. All other tensors, and code that torch is compiling, see
+    ``known`` is a weak dictionary keyed by tensors' identity. All other tensors, and code that torch is compiling, use
     the plain methods.
     """
     is_compiling = torch.compiler.is_compiling

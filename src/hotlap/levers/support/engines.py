@@ -1,4 +1,4 @@
-"""What levers share that hand an inference target's model to another engine. Not a lever itself.
+"""Shared by levers that run an inference target's model in another engine. Not a lever itself.
 
 An engine gets the model as a function of named tensors (:class:`Calls`), writes its files into a folder, and is loaded
 from there by the file of :mod:`hotlap.levers.support.loaders` that is deployed with it.
@@ -39,10 +39,10 @@ FEWEST_CALIBRATION_INPUTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """How a lever's engine makes its files in a folder, loads them, and describes what it made of the model.
+    """How a lever's engine writes its files into a folder, loads them, and describes its model.
 
     ``build`` gets the calls and the folder and returns how many of the first inputs it calibrated with. ``inspect``
-    gets the report so far and the folder, and returns it completed; it is asked only where outputs are compared.
+    gets the report so far and the folder, and returns it completed; it is called only if outputs are compared.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Calls:
         return found
 
     def as_output(self, found: Named) -> Any:
-        """What the model itself would have returned."""
+        """Return what the model itself would have returned."""
         return rebuilt(self._output, iter([found[name] for name in self.outputs]))
 
     def calibration(self) -> Sequence[Arguments]:
@@ -96,13 +96,13 @@ class Calls:
         count = min(MOST_CALIBRATION_INPUTS, len(self.inputs) // 2)
         if count < FEWEST_CALIBRATION_INPUTS:
             raise ValueError(
-                f"Quantizing is calibrated with other inputs than quality is judged by, which takes at least "
+                f"Calibration and the comparison of quality use different inputs, so quantizing needs at least "
                 f"{2 * FEWEST_CALIBRATION_INPUTS}; there are {len(self.inputs)}."
             )
         return self.inputs[:count]
 
     def as_module(self) -> Any:
-        """The model behind a forward of tensors alone, which returns a tuple of tensors."""
+        """The model with a forward that takes only tensors and returns a tuple of tensors."""
         torch, model, example = self.torch, self.model, self.inputs[self.example]
         base: Any = torch.nn.Module
 
@@ -118,7 +118,7 @@ class Calls:
         return Flat().train(model.training)
 
     def example_tensors(self) -> tuple[Any, ...]:
-        """Those of the example that the model is exported with."""
+        """Return those of the example that the model is exported with."""
         return tuple(self.named(*self.inputs[self.example]).values())
 
     def exported(self) -> Any:
@@ -129,7 +129,7 @@ class Calls:
             return export.export(self.as_module(), self.example_tensors(), dynamic_shapes=(shapes,))
 
     def contract(self, **more: Any) -> dict[str, Any]:
-        """What the exported model takes and returns; a size of None may be any."""
+        """Return the exported model's inputs and outputs; a size of None may be any."""
         example = self.named(*self.inputs[self.example])
         inputs = [
             {
@@ -147,13 +147,13 @@ class Calls:
         for number, row in enumerate(rows):
             if list(row) != list(rows[0]) or any(row[it].dim() != rows[0][it].dim() for it in row):
                 raise ValueError(
-                    f"Input {number} holds other tensors than input 0, and one exported model takes one kind."
+                    f"Input {number} has other tensors than input 0, and an exported model has one signature."
                 )
             if _without_tensors(self.inputs[number]) != first:
-                raise ValueError(f"Input {number} differs from input 0 in a value that is no tensor.")
+                raise ValueError(f"Input {number} differs from input 0 in a value that is not a tensor.")
 
     def _size_of_varying(self, row: Named) -> int:
-        """Exporting takes a size of 1 for a constant, so that the largest input is the example."""
+        """Export treats a size of 1 as a constant, so the largest input is the example."""
         size = 1
         for name, dims in self.dynamic.items():
             for dim in dims:
@@ -162,7 +162,7 @@ class Calls:
 
 
 def take_over(hooks: Hooks, engine: Engine) -> None:
-    """Have the engine run the model: nothing of torch's own stands in for it where it fails."""
+    """Run the model with the engine, without a fallback to torch if it fails."""
     torch = hooks.torch
 
     def make(model: Any, inputs: Sequence[Arguments]) -> Callable[..., Any]:
@@ -220,7 +220,7 @@ def obstacle_of(situation: Situation, packages: Sequence[str], extra: str) -> Sk
 
 
 def shares(names: Iterable[str]) -> tuple[OperatorShare, ...]:
-    """How many there are of each, most first."""
+    """Count each, most first."""
     return tuple(OperatorShare(name=name, operators=count) for name, count in Counter(names).most_common())
 
 
@@ -233,7 +233,7 @@ def completed(
     precisions: Iterable[str] = (),
     operators: int = 0,
 ) -> EngineReport:
-    """The report with what the engine's own graph shows."""
+    """Complete the report from the engine's own graph."""
     by_provider, by_precision = shares(providers), shares(precisions)
     count = operators or sum(it.operators for it in by_provider or by_precision)
     return msgspec.structs.replace(
@@ -247,7 +247,7 @@ def completed(
 
 
 def version_of(package: str) -> str:
-    """The installed version; empty where the package does not say."""
+    """Return the installed version; empty if the package has none."""
     import importlib.metadata
 
     try:
@@ -259,7 +259,7 @@ def version_of(package: str) -> str:
 def _positional(model: Any) -> Iterator[str]:
     try:
         parameters = inspect.signature(model.forward).parameters.values()
-    except (TypeError, ValueError):  # one that is written in C++
+    except (TypeError, ValueError):  # one written in C++
         return
     for it in parameters:
         if it.kind not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):

@@ -1,4 +1,4 @@
-"""Telling a loader that is read for training from one that is read for an evaluation."""
+"""Distinguish a loader that is read for training from one that is read for evaluation."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 Source: Micikevicius et al., "Mixed Precision Training" (2018), section 3.2, with the growth and back-off of PyTorch's
 ``GradScaler``. It differs in one point: gradients carry the scale during the backward pass only. They are unscaled
 right after it, so whatever the script does with them next (clipping, logging, several optimizers at different cadences)
-sees true values, and a second backward that accumulates is scaled up first. And the first scale is not found by leaving
-out the first steps, which would then train on other batches than a run without scaling: the first backward pass is made
-again with half the scale until its gradients are finite.
+sees true values, and a second backward that accumulates is scaled up first. And the first scale is not found by
+skipping the first steps, since then training would see other batches than a run without scaling: the first backward
+pass is repeated with half the scale until its gradients are finite.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LossScaler:
         self.scale = FIRST_SCALE
 
     def add(self, optimizer: Any) -> None:
-        """From now on this optimizer's gradients are looked after."""
+        """Manage this optimizer's gradients from now on."""
         self._optimizers.add(optimizer)
 
     def settle(self, losses: Any) -> None:
@@ -62,12 +62,12 @@ class LossScaler:
         self.scale = FIRST_SCALE
 
     def begin_backward(self) -> None:
-        """Scale the gradients that wait already, so that those to come can be added to them."""
+        """Scale the existing gradients, so that new ones can be added to them."""
         for _, gradients in self._gradients():
             self._torch._foreach_mul_(gradients, self.scale)
 
     def scaled(self, loss: Any) -> Any:
-        """The loss to start the backward pass from."""
+        """Return the loss to start the backward pass from."""
         return (loss.float() if loss.dtype is self._torch.float16 else loss) * self.scale
 
     def unscale(self) -> None:
@@ -79,7 +79,7 @@ class LossScaler:
             inverse = self._torch.full((1,), 1.0 / self.scale, device=device)
             self._torch._amp_foreach_non_finite_check_and_unscale_(gradients, not_finite, inverse)
             found.append((optimizer, not_finite))
-        for optimizer, not_finite in found:  # read only when all is under way, for reading waits for the device
+        for optimizer, not_finite in found:  # read only after everything is queued, since reading waits for the device
             if not_finite.item():
                 self._overflown.add(optimizer)
 

@@ -1,4 +1,4 @@
-"""Batches cut along their first dimension, and outputs put together again. Not a lever itself."""
+"""Split batches along their first dimension, and concatenate outputs. Not a lever itself."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 
 class CannotSplit(Exception):
-    """An input or output whose samples cannot be told apart."""
+    """An input or output whose samples cannot be separated."""
 
 
 def samples_in(torch: ModuleType, value: Any) -> int:
-    """The first dimension of the first tensor that has one; 0 where there is none."""
+    """Return the first dimension of the first tensor that has one; 0 if there is none."""
     return next((int(it.shape[0]) for it in tensors_of(torch, value) if it.dim()), 0)
 
 
 def tensors_of(torch: ModuleType, value: Any) -> Iterator[Any]:
-    """The tensors of nested tuples, lists and dictionaries. Raises :class:`CannotSplit` for other containers."""
+    """Yield the tensors of nested tuples, lists and dictionaries. Raises :class:`CannotSplit` for other containers."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, dict):
@@ -31,7 +31,7 @@ def tensors_of(torch: ModuleType, value: Any) -> Iterator[Any]:
 
 
 def part_of(torch: ModuleType, value: Any, samples: int, start: int, end: int) -> Any:
-    """The samples from ``start`` to ``end``; tensors with another first dimension are shared by all micro-batches."""
+    """Return samples ``start`` to ``end``; all micro-batches share tensors with another first dimension."""
 
     def cut(tensor: Any) -> Any:
         return tensor[start:end] if tensor.dim() and tensor.shape[0] == samples else tensor
@@ -40,7 +40,7 @@ def part_of(torch: ModuleType, value: Any, samples: int, start: int, end: int) -
 
 
 def joined(torch: ModuleType, parts: list[Any]) -> Any:
-    """The outputs of all micro-batches as one."""
+    """Concatenate the outputs of all micro-batches."""
     return _rebuilt(parts[0], parts, torch.cat, torch)
 
 
@@ -54,7 +54,7 @@ def is_by_sample(torch: ModuleType, output: Any, samples: int) -> bool:
 
 
 def _rebuilt(shape: Any, values: list[Any], combine: Callable[[list[Any]], Any], torch: ModuleType) -> Any:
-    """A value like ``shape``, whose tensors are made of those of all ``values`` at the same place."""
+    """Return a value like ``shape``, its tensors built from those of all ``values`` at the same place."""
     if isinstance(shape, torch.Tensor):
         return combine(values)
     if isinstance(shape, dict):

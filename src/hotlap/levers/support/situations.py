@@ -1,4 +1,4 @@
-"""What several levers ask of a situation, and how a setting is made and read. Not a lever itself."""
+"""Shared conditions of levers, and constructing and reading settings. Not a lever itself."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ NO_MODEL = "No model was observed: the script never calls one through its __call
 
 
 def make_setting(lever: str, **values: Value) -> Setting:
-    """A setting with its values sorted, so that equal settings compare equal."""
+    """Return a setting with sorted values, so that equal settings compare equal."""
     return Setting(lever=lever, values=tuple(sorted(values.items())))
 
 
 def device_kind(situation: Situation) -> str:
-    """``cpu``, ``cuda``, ``mps`` ...: where the script trains, without a device number."""
+    """``cpu``, ``cuda``, ``mps`` ...: the type of the training device, without a number."""
     return situation.facts.device.partition(":")[0] or "cpu"
 
 
@@ -25,7 +25,7 @@ def is_nvidia_like(situation: Situation) -> bool:
 
 
 def accelerator(situation: Situation) -> Accelerator | None:
-    """The device that the script trains on, where the machine's facts know it."""
+    """Return the machine's facts of the training device, if known."""
     if not is_nvidia_like(situation):
         return None
     number = situation.facts.device.partition(":")[2]
@@ -35,7 +35,7 @@ def accelerator(situation: Situation) -> Accelerator | None:
 
 
 def native_dtypes(situation: Situation) -> tuple[str, ...]:
-    """The dtypes that the training device multiplies in hardware; empty if unknown."""
+    """Return the dtypes that the training device multiplies in hardware; empty if unknown."""
     if device_kind(situation) == "cpu":
         return situation.machine.native_dtypes
     device = accelerator(situation)
@@ -43,14 +43,14 @@ def native_dtypes(situation: Situation) -> tuple[str, ...]:
 
 
 def cores_per_process(situation: Situation) -> int:
-    """Cores that each training process may use when all of them share the machine's."""
+    """Return the cores per training process if all of them share the machine's."""
     return max(1, situation.machine.cores // max(1, situation.facts.processes))
 
 
 def bound_without(situation: Situation, *phases: StepPhase) -> float | None:
-    """The speedup if these phases took no time at all: Amdahl's law with a free part.
+    """Return the speedup if these phases took no time (Amdahl's law).
 
-    None where the account is empty, or where nothing but these phases is left: then there is no bound.
+    None if the account is empty or consists only of these phases: then there is no bound.
     """
     account = situation.account
     rest: float = account.wall - sum(account.seconds_in(phase) for phase in phases)
@@ -60,17 +60,17 @@ def bound_without(situation: Situation, *phases: StepPhase) -> float | None:
 
 
 def bound_of_computing(situation: Situation) -> float | None:
-    """The speedup if all that this process computes took no time. Fetching counts where the process does it itself."""
+    """Return the speedup if this process's computation took no time, including its own fetching."""
     fetches_itself = any(loader.workers == 0 for loader in situation.facts.loaders)
     fetching: tuple[StepPhase, ...] = ("data_wait",) if fetches_itself else ()
     return bound_without(situation, "forward", "backward", "optimizer", "other", *fetching)
 
 
 def without_model(situation: Situation) -> Skipped | None:
-    """The obstacle of every lever that must hold a model in its hands."""
+    """Return the obstacle of every lever that needs a model object."""
     return None if situation.facts.models else Skipped(reason=NO_MODEL)
 
 
 def models_with(situation: Situation, layer: Literal["convolutions", "recurrent"]) -> tuple[ModelFacts, ...]:
-    """The models that have such layers."""
+    """Return the models that have such layers."""
     return tuple(model for model in situation.facts.models if getattr(model, layer) > 0)

@@ -45,7 +45,9 @@ def rebuilt(example: Any, tensors: Iterator[Any], depth: int = 0) -> Any:
         return example
     if isinstance(example, Mapping):
         values = {key: rebuilt(value, tensors, depth + 1) for key, value in example.items()}
-        fields = dataclasses.is_dataclass(example)  # as transformers' outputs are: mappings and dataclasses at once
+        fields = dataclasses.is_dataclass(
+            example
+        )  # such as transformers' outputs, which are both mappings and dataclasses
         made: Any = type(example)
         return made(**values) if fields else made(values)
     if isinstance(example, tuple) and hasattr(example, "_fields"):

@@ -1,4 +1,4 @@
-"""How a lever is put on and taken off while a process trains, between two of its steps."""
+"""Switch a lever on and off between two steps of a training process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Both are called between two steps only, in turns, ``on`` first. After ``off`` the process trains as one that
+    """Both are called only between two steps, alternately, ``on`` first. After ``off`` the process trains as one that
     never had the lever: what it holds has the same values, dtypes and strides."""
 
     on: Callable[[], None]
@@ -46,14 +46,14 @@ _WHEN_OFF: Mapping[str, Callable[..., Any]] = MappingProxyType(
 
 
 def gated(hooks: Hooks, install: Callable[[Hooks], None]) -> Switch:
-    """The switch of a lever that consists of hooks called within each step: while it is off they do nothing."""
+    """The switch of a lever that consists of hooks within each step: while it is off they do nothing."""
     gate = _Gate(hooks)
     install(cast("Hooks", gate))
     return Switch(on=gate.open, off=gate.close)
 
 
 def remembered(read: Callable[[], Any], write: Callable[[Any], None], value: Any) -> Switch:
-    """The switch of a lever that sets one value of the process; what stood there before comes back."""
+    """The switch of a lever that sets one value of the process; ``off`` restores the previous value."""
     before: list[Any] = []
 
     def on() -> None:
@@ -90,7 +90,7 @@ def of_models(hooks: Hooks, put_on: Callable[[Any], None], take_off: Callable[[]
 
 
 class _Gate:
-    """Hooks whose lists put what is appended behind a gate, which is closed at first."""
+    """Hooks whose appended callables run only while a gate is open; it is closed at first."""
 
     def __init__(self, hooks: Hooks) -> None:
         object.__setattr__(self, "_hooks", hooks)

@@ -1,5 +1,5 @@
-"""What loads an exported model, one file an engine: these files are deployed with it, and import nothing of ours.
+"""The loaders of exported models, one file per engine: they are deployed with the model, and import nothing of hotlap.
 
-Each has ``load(folder, threads)``, which returns a function of named arrays or tensors that returns named ones. A trial
-calls the model through the same file, so that what is measured is what is deployed.
+Each has ``load(folder, threads)``, which returns a function from named arrays or tensors to named ones. A trial calls
+the model through the same file, so the measured code is the deployed code.
 """
