@@ -159,7 +159,7 @@ def test_a_model_with_its_own_loss_is_given_whole_batches_and_the_same_random_nu
     ("model", "inputs", "reason"),
     [
         (nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), torch.randn(6, 4), "batch norm"),
-        (nn.Identity(), "a text", "no tensors"),
+        (nn.Identity(), "a text", "not tensors"),
         (nn.Identity(), object(), "may hold tensors"),
     ],
 )
