@@ -206,7 +206,7 @@ def test_only_what_keeps_the_p99_is_recommended(tmp_path: Path) -> None:
 def test_too_few_calls_show_no_p99(tmp_path: Path) -> None:
     objective = for_inference("throughput", p99_seconds=0.040)
     study = search(tmp_path, Options(objective=objective, only=("half-weights",), rounds=4))
-    assert kept(study) == [] and "too few to tell their p99, of which 40 ms is allowed" in study.status_text
+    assert kept(study) == [] and "too few for a p99, of which 40 ms is allowed" in study.status_text
 
 
 def test_memory_can_be_the_goal(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""What hotlap can do, one file or folder each."""
+"""The procedures of hotlap, one file or folder each."""

@@ -1,7 +1,7 @@
-"""Ablation: compare the full plan with the plan without each kept lever in turn.
+"""Ablation: compare the full plan with itself without each lever in turn.
 
-A lever that gained early may gain nothing once others are on. It is dropped when the plan without it is as fast; and
-when its own trial did not survive the correction for the number of levers tried (Holm), only a clear loss keeps it.
+A lever that gained early may contribute nothing once others are on. It is dropped if the plan without it is as fast; if
+its own trial did not survive the correction for the number of levers tried (Holm), only a clear loss keeps it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from hotlap.wording import metric_words
 
 _SETS = speed.LOOKS[0].sets
 _MARGIN = 1.5
-"""Costs are estimates, and a plan that could not be verified is worth less than one that was not ablated."""
+"""Costs are estimates, and verification matters more than ablation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A lever that was dropped, and the comparison of the plan without it with the plan with it (None if the
-    budget allowed none)."""
+    """A dropped lever, and the comparison of the plan without it with the plan with it (None: no budget)."""
 
     lever: str
     comparison: Comparison | None
@@ -38,8 +37,11 @@ class Dropped:
 def ablate(
     trials: Trials, draft: StudyDraft, plan: Plan, doubtful: Collection[str], *, among: Collection[str]
 ) -> tuple[Plan, list[Dropped]]:
-    """The plan that remains, and what was dropped ``among`` these levers: the least useful one first, then all again
-    without it, since two levers may each gain nothing only because of the other."""
+    """Return the remaining plan, and what was dropped ``among`` these levers.
+
+    The least useful lever is dropped first, then all others are compared again: each of two levers may be useless only
+    because of the other.
+    """
     dropped: list[Dropped] = []
     while len(plan.settings) > 1:
         found = _round(trials, draft, plan, among)
@@ -76,7 +78,7 @@ def _round(trials: Trials, draft: StudyDraft, plan: Plan, among: Collection[str]
 
 def _sets(trials: Trials, draft: StudyDraft, arms: Sequence[Plan], group: Sequence[str]) -> Sequence[TurnSet] | None:
     def fits(to_come: int) -> bool:
-        """Replicates may take longer than estimated; the verification's share is not touched."""
+        """Whether the replicates fit, without using the share of the verification."""
         return trials.fits(trials.replicates_seconds(arms, to_come, trials.rounds))
 
     if not trials.fits(_MARGIN * trials.replicates_seconds(arms, _SETS, trials.rounds)):
@@ -101,8 +103,11 @@ def _sets(trials: Trials, draft: StudyDraft, arms: Sequence[Plan], group: Sequen
 
 
 def _earns_its_place(without: Comparison, trials: Trials, is_doubtful: bool) -> bool:
-    """Whether the plan is worse without the lever: shown, or (for a lever that is not in doubt) seen. A lever that
-    keeps the plan within a limit is needed too."""
+    """Whether the plan is worse without the lever.
+
+    For a lever whose own trial is significant the estimate suffices. A lever that keeps the plan within a limit counts
+    as needed too.
+    """
     objective = trials.options.objective
     limited = [metric_of(without, it.metric) for it in objective.limits]
     if any(it is not None and it.verdict == "worse" for it in limited):
@@ -137,7 +142,7 @@ def _reason(trials: Trials, without: Comparison, is_doubtful: bool) -> str:
 def _without_doubtful(
     draft: StudyDraft, plan: Plan, doubtful: Collection[str], dropped: list[Dropped]
 ) -> tuple[Plan, list[Dropped]]:
-    """Without fresh evidence, keep only levers whose trials are significant for the number of levers tried."""
+    """Without fresh evidence, keep only levers whose own trials are significant for the number of levers tried."""
     draft.warn("It was not checked whether each kept lever is still needed next to the others.")
     for lever in [it.lever for it in plan.settings if it.lever in doubtful]:
         reason = "Its trial is not significant for the number of levers that were tried."

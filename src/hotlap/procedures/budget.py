@@ -1,6 +1,6 @@
-"""Decide whether the rest of a budget can prove a lever, and which budget could.
+"""What a budget allows: whether a lever can be proved with the rest, and which budget would suffice.
 
-Both use the same sums, so that a recommended budget suffices.
+Both follow from the same sums, so that an advised budget is sufficient.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hotlap.records import Plan, Run
 
 RESERVE_MARGIN = 1.15
 ADVICE_MARGIN = 1.3
-"""Costs are estimates, also in a study with the recommended budget."""
+"""A margin, since costs are estimates, also in the study that follows the advice."""
 
 _LOOKED_AT = 3
 _SHARE_FOR_A_LOOK = 0.5
@@ -32,15 +32,18 @@ _LONG_SECONDS, _LONG_ROUNDED_TO_SECONDS = 600, 60
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a lever can be proved: by a trial and, with all others, a verification; or ``straight``, by the verification
-    alone, where the plan is empty and no more can be paid for."""
+    """How a lever can be proved.
+
+    By a trial and, together with all others, a verification; or ``straight``: by the verification alone, if the plan is
+    empty and the budget allows no more.
+    """
 
     rounds: int
     straight: bool = False
 
 
 def affordable_way(trials: Trials, prover: Prover, plan: Plan, candidate: Plan) -> Way | None:
-    """Choose the best proof that the rest of the budget allows; None if it allows none."""
+    """The best way that the remaining budget allows; None if it allows none."""
     left = _left(trials)
     few = min(trials.rounds, FEWEST_ROUNDS)
     proof = prover.cost(candidate)
@@ -53,8 +56,10 @@ def affordable_way(trials: Trials, prover: Prover, plan: Plan, candidate: Plan) 
 
 
 def reserve_for_first_answer(trials: Trials) -> float:
-    """Seconds to keep, while bounds and causes are looked for, for the first proof; where the budget does not allow one
-    or none is wanted, for a look at some levers."""
+    """Seconds to reserve for the first proof while bounds and bottlenecks are measured.
+
+    If the budget allows no proof, or none is wanted, they are for a look at some levers.
+    """
     proof = _reserve_for_one_proof(trials)
     if proof:
         return proof
@@ -64,7 +69,7 @@ def reserve_for_first_answer(trials: Trials) -> float:
 
 
 def reserve_while_bounding(trials: Trials) -> float:
-    """The same while ceilings are measured: of a budget that allows no proof, the causes come before these."""
+    """The same while ceilings are measured: with a budget too small for a proof, the profiled launch comes first."""
     proof = _reserve_for_one_proof(trials)
     if proof:
         return proof
@@ -72,14 +77,14 @@ def reserve_while_bounding(trials: Trials) -> float:
 
 
 def share_for_causes(trials: Trials, baseline: Run, stages_seconds: float) -> float:
-    """How much of the budget the profiled launch may take: where it allows no proof, all but the looks."""
+    """The share of the budget for the profiled launch; all but the looks, if it allows no proof."""
     needed = budget_for_a_proof(trials, baseline, stages_seconds, plans_of.EMPTY)
     short = trials.options.quick or (trials.options.budget_seconds or math.inf) < needed
     return 1.0 if short else SEARCH_SHARE
 
 
 def _reserve_for_one_proof(trials: Trials) -> float:
-    """What it takes; nothing where it does not fit, or is not wanted."""
+    """Its seconds; 0 if it does not fit, or is not wanted."""
     if trials.options.quick:
         return 0.0
     least = RESERVE_MARGIN * _least(trials, plans_of.EMPTY, trials.options.budget_seconds)
@@ -87,8 +92,10 @@ def _reserve_for_one_proof(trials: Trials) -> float:
 
 
 def reserve_for(trials: Trials, prover: Prover, plan: Plan) -> float:
-    """Seconds to keep while levers are looked at: for a trial and the verification or, where no more is left, for one
-    proof; and for a plan that is kept already always its verification."""
+    """Seconds to reserve during looks: for a trial and the verification or, if less is left, for one proof.
+
+    For a plan that is kept already, always those of its verification.
+    """
     verification = RESERVE_MARGIN * verification_cost(trials, prover, plan)
     usual = first_look_cost(trials, plan, plan, trials.rounds) + verification
     if usual <= _left(trials):
@@ -99,32 +106,32 @@ def reserve_for(trials: Trials, prover: Prover, plan: Plan) -> float:
 def budget_for_a_proof(trials: Trials, baseline: Run, stages_seconds: float, candidate: Plan) -> float:
     """The budget with which a study of this script, started again, could prove the candidate.
 
-    ``stages_seconds`` is what comes before, less the profiled launch, which takes a share of any budget.
+    ``stages_seconds`` is the time before, without the profiled launch, which takes a share of any budget.
     """
     shape = trials.costs.shape
     watched = sum(baseline.steps.wall_seconds)
     longer = max(0.0, max(observed_seconds(None), FEWEST_STEPS * shape.step_seconds) - watched)
     needed = stages_seconds + longer
-    for _ in range(10):  # a longer budget pays for a longer proof, which takes less of it than it adds
+    for _ in range(10):  # a larger budget allows a longer proof, which takes less than the budget adds
         least = ADVICE_MARGIN * _least(trials, candidate, needed)
         needed = (stages_seconds + longer + least) / (1 - SEARCH_SHARE)
     return rounded_up(needed)
 
 
 def budget_for_the_rest(trials: Trials, prover: Prover, plan: Plan, candidates: Iterable[Plan]) -> float:
-    """The budget with which this study would have tried these as well."""
+    """The budget with which this study would also have tried these."""
     trial = sum(first_look_cost(trials, plan, it, trials.rounds) + prover.cost(it) for it in candidates)
     return rounded_up(trials.spent_seconds + ADVICE_MARGIN * (trial + verification_cost(trials, prover, plan)))
 
 
 def rounded_up(seconds: float) -> float:
-    """Round to a budget as a person would give it: whole minutes if it is long."""
+    """Round up to a usual budget: to whole minutes if it is long."""
     to = _ROUNDED_TO_SECONDS if seconds <= _LONG_SECONDS else _LONG_ROUNDED_TO_SECONDS
     return float(to * math.ceil(seconds / to))
 
 
 def _least(trials: Trials, candidate: Plan, budget_seconds: float | None) -> float:
-    """The shortest way to a proof: the fresh replicates of a verification, and the runs that compare numbers."""
+    """The shortest proof: the fresh replicates of a verification, and the parity runs."""
     proof = usual_proof_cost(trials, candidate, steps_for(trials, budget_seconds))
     rounds = min(trials.options.rounds or FEWEST_ROUNDS, trials.costs.shape.most_rounds)
     return verification_cost(trials, None, candidate, rounds) + proof

@@ -1,9 +1,9 @@
-"""Choose, within one launch, the best combination of levers that can be switched.
+"""Choose, within a launch, the best combination of levers that a process can switch while it trains.
 
-Few levers are tried in all their combinations (a full factorial design). Of more the one with all of them takes turns
-with those that lack one each: a lever that the others do not need is dropped, until each pays or few are left. Both
-detect that two levers give the same gain, or that one needs the other. The choice supports no claim: fresh launches
-prove it.
+A few levers are tried in all their combinations (a full factorial design). With more levers, the combination of all
+takes turns with those that lack one lever each; a lever that adds nothing is dropped, until each gains or few are left.
+Both designs show that two levers have the same effect, or that one needs the other. The choice is not a claim: it is
+proved on fresh launches.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from hotlap.procedures.screen import affordable_look, looks_at_plans
 from hotlap.records import Comparison, Move, Plan, Setting, TurnSet
 
 FEW = 3
-"""Up to so many levers are tried in all combinations: eight."""
+"""The most levers that are tried in all combinations: eight."""
 
 MOST = 6
-"""The most levers combined: more would make rounds long, and the seventh lever gains little."""
+"""The most levers of a combination: more make rounds long, and the seventh lever by itself gains little."""
 
 _MOST_LAUNCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """The best move and, for each of its levers, the move against itself without that lever; ``idle`` are the levers
-    that were left out, each compared as next to the others when it was. ``whole`` compares the move with nothing."""
+    """The best move and, for each of its levers, the move compared with itself without that lever.
+
+    ``idle`` are the dropped levers, each with the comparison that decided. ``whole`` compares the move with no move.
+    """
 
     move: Move
     whole: Comparison | None = None
@@ -42,8 +44,10 @@ class Combination:
 
 
 def combine(trials: Trials, draft: StudyDraft, base: Plan, settings: Sequence[Setting]) -> Combination | None:
-    """The best combination of these settings (the most promising first) on top of ``base``; None if the
-    budget is too small, or the script fails with it."""
+    """The best combination of these settings (most promising first) on top of ``base``.
+
+    None if there is no time for it, or the script does not support it.
+    """
     group = Move(settings=tuple(settings[:MOST]))
     idle: dict[str, Comparison] = {}
     for _ in range(_MOST_LAUNCHES):
@@ -75,7 +79,7 @@ def _all_but_one(group: Move) -> list[Move]:
 
 
 def _to_drop(useless: Sequence[Setting], effects: Mapping[Setting, Comparison]) -> list[Setting]:
-    """Return all harmful levers, else the least useful one: two may gain nothing only because of each other."""
+    """All harmful levers, else only the least useful one: two may be useless only because of each other."""
     harmful = [it for it in useless if effects[it].speed.speedup.high < 1]
     return harmful or [min(useless, key=lambda it: effects[it].speed.speedup.value)]
 
@@ -85,7 +89,7 @@ def _without(move: Move, setting: Setting) -> Move:
 
 
 def _take(trials: Trials, draft: StudyDraft, base: Plan, moves: Sequence[Move]) -> _Taken | None:
-    """One launch in which these moves take turns, and no move twice."""
+    """One launch in which these moves and two copies of no move take turns."""
     plans = [base, base, *(plans_of.with_move(base, it) for it in moves)]
     look = affordable_look(trials, looks_at_plans(trials, plans))
     if look is None:
@@ -114,7 +118,7 @@ class _Taken:
     delta: float
 
     def best_of_all(self, group: Move, idle: Mapping[str, Comparison]) -> Combination:
-        """The fastest combination, less the levers that it can do without."""
+        """The fastest combination, without the levers that add nothing."""
         best = min((Move(), *self.moves), key=self._level)
         while useless := [it for it in best.settings if not self.pays(self.effect(it, best))]:
             worst = min(useless, key=lambda it: self.effect(it, best).speed.speedup.value)
@@ -128,11 +132,11 @@ class _Taken:
         return Combination(move, whole, parts, idle)
 
     def effect(self, setting: Setting, move: Move) -> Comparison:
-        """The move against itself without that setting."""
+        """Compare the move with itself without that setting."""
         return self._compare(_without(move, setting), move)
 
     def pays(self, comparison: Comparison) -> bool:
-        """Whether a launch shows that a setting gives what is worth having: its whole interval is faster."""
+        """Whether a launch shows a gain worth having of a setting: its whole interval is faster."""
         return comparison.speed.speedup.low > 1 and comparison.speed.speedup.value >= 1 + self.delta
 
     def _added(self, setting: Setting, move: Move, group: Move) -> Comparison:

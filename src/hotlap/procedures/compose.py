@@ -1,8 +1,8 @@
-"""Choose the levers to try at once, as one plan, by first measurements.
+"""Choose the levers to try at once, as one plan, by first measurements, which support no claim.
 
-Levers that need a process of their own come first, since they decide what the others find: behind a slow loader no
-faster model shows. On top of those that look likely, all levers that a process can switch take turns in one launch,
-first each by itself and then together.
+Levers that need a process of their own come first, since they affect the others: a slow loader hides a faster model. On
+top of the promising ones, all levers that a process can switch take turns in one launch, first each by itself and then
+together.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from hotlap.procedures.verdicts import no_gain_within_launch
 from hotlap.records import Comparison, Move, Outcome, Plan, Run, Setting
 
 _CLEAR = 1.15
-"""How many times faster a single replicate must show a lever to be, so that noise cannot explain it."""
+"""The gain of a single replicate that noise cannot explain."""
 
 After: TypeAlias = Callable[[Plan, Run], Sequence[Prospect]]
-"""Which levers are worth a look once a plan is on, as that run of it showed."""
+"""The levers worth a look on top of a plan, given a run of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A lever of the plan: its settings, the one that was chosen first, and what that one gives next to the others
-    within one launch (None where it needs a process of its own)."""
+    """A lever of the plan: its settings, the chosen one first, and that one's gain next to the others within one launch
+    (None if it needs a process of its own)."""
 
     choices: tuple[Screened, ...]
     comparison: Comparison | None = None
 
     @property
     def setting(self) -> Setting:
-        """The one that was chosen."""
+        """The chosen setting."""
         return self.choices[0].setting
 
     @property
@@ -54,15 +54,18 @@ class Composition:
 
 
 def plan_of(parts: Sequence[Part]) -> Plan:
-    """The plan that these levers make."""
+    """The plan of these levers."""
     return plans_of.with_move(plans_of.EMPTY, Move(settings=tuple(it.setting for it in parts)))
 
 
 def compose(
     trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], after: After, *, noise: float
 ) -> Composition:
-    """Choose the levers that probably make the script faster together. One that a single launch shows to be idle
-    or harmful is decided in the draft; ``noise`` is how far one replicate may mislead, as a share."""
+    """Choose the levers that promise to make the script faster together.
+
+    A lever that a launch shows to be useless or harmful is decided in the draft; ``noise`` is the noise of one
+    replicate, as a share.
+    """
     may_switch = trials.has_one_process
     switched, launched = split(prospects) if may_switch else ([], list(prospects))
     hopeful = screen(trials, draft, plans_of.EMPTY, launched, noise=noise, again=True) if launched else {}
@@ -80,8 +83,10 @@ def compose(
 def _one_on_top_of_another(
     trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], hopeful: Hopeful, noise: float
 ) -> tuple[list[Part], Hopeful]:
-    """Of levers that need a process of their own the best, then the best next to it, until no other looks likely: two
-    may give the same thing. What is hopeful and was not chosen is left."""
+    """Choose the best lever that needs a process of its own, then the best on top of it, until none is promising.
+
+    Two levers may have the same effect. Promising levers that were not chosen remain open.
+    """
     far = (1 + trials.options.delta) * (1 + noise)
     parts: list[Part] = []
     waiting = dict(hopeful)
@@ -102,7 +107,7 @@ def _one_on_top_of_another(
 def _looked_at_again(
     trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], choices: list[Screened]
 ) -> list[Screened]:
-    """The same with the mean of two looks at the best setting: a plan with an idle lever costs a whole verification."""
+    """The same with the mean of two looks at the best setting: a useless lever costs a whole verification."""
     first = choices[0]
     lever = next(it.lever for it in prospects if it.lever.name == first.setting.lever)
     second = look_at(trials, draft, plans_of.EMPTY, lever, first.setting)
@@ -112,7 +117,7 @@ def _looked_at_again(
 
 
 def split(prospects: Sequence[Prospect]) -> tuple[list[Prospect], list[Prospect]]:
-    """Those that a process can switch, with the settings of which that is so, and the others."""
+    """The levers that a process can switch, with those settings, and the other levers."""
     switched: list[Prospect] = []
     launched: list[Prospect] = []
     for prospect in prospects:
@@ -125,7 +130,7 @@ def split(prospects: Sequence[Prospect]) -> tuple[list[Prospect], list[Prospect]
 
 
 def _combined(trials: Trials, draft: StudyDraft, base: Plan, found: Hopeful) -> tuple[list[Part], Hopeful]:
-    """The combination of these that is best on top of ``base``; what one launch cannot decide is left."""
+    """The best combination of these on top of ``base``; levers that one launch cannot decide remain open."""
     left = {name: it for name, it in found.items() if it[0].comparison is None}
     seen = {name: it for name, it in found.items() if name not in left}
     chosen = _best(trials, draft, base, seen)
@@ -146,7 +151,7 @@ def _combined(trials: Trials, draft: StudyDraft, base: Plan, found: Hopeful) -> 
 
 
 def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequence[Screened]]) -> Combination | None:
-    """Return the best combination; a single lever needs no further launch."""
+    """The best combination; a single lever needs only its look."""
     firsts = [it[0] for it in seen.values()]
     if len(firsts) > 1:
         together = combine(trials, draft, base, [it.setting for it in firsts])
@@ -160,5 +165,5 @@ def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequ
 
 
 def _is_shown(whole: Comparison | None, delta: float) -> bool:
-    """Whether a launch shows a gain worth having: enough to be tried on fresh launches, which alone make a claim."""
+    """Whether a launch shows a gain worth having: enough for a trial on fresh launches, which alone support a claim."""
     return whole is not None and whole.speed.speedup.low > 1 and whole.speed.speedup.value >= 1 + delta

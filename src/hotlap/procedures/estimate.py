@@ -1,7 +1,7 @@
-"""The peak of memory by batch size and by lever, computed on tensors without data.
+"""Estimate peak memory by batch size and by lever, on tensors without data.
 
-Each peak is a launch of the script under the same levers that a trial installs, so that an estimate and a trial differ
-in nothing but the data. Sharding is arithmetic on what was counted.
+Each peak is a launch of the script with the same levers that a trial installs, so that an estimate and a trial differ
+only in the data. Sharding is arithmetic on the result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hotlap.records import (
 from hotlap.wording import ending_text
 
 _STEPS = 3
-"""The first makes the optimizer's state, so that the second has the peak; the third shows that it stays."""
+"""The first step creates the optimizer's state, the second has the peak, and the third confirms it."""
 
 _TRIED = (
     make_setting("mixed-precision", dtype="bfloat16"),
@@ -63,7 +63,7 @@ _RECURRENT = (
 def estimate_memory(trials: Trials, draft: StudyDraft, machine: Machine, choices: EstimateChoices) -> None:
     """Fill in the study's ``memory_estimate``, row by row.
 
-    Raises :class:`ScriptError` where the unmodified script does not run on tensors without data.
+    Raises :class:`ScriptError` if the unmodified script does not run on tensors without data.
     """
     first = _launch(trials, plans_of.EMPTY, None, 0)
     draft.update(baseline=first)
@@ -94,7 +94,7 @@ class _Estimator:
         self._found = MemoryEstimate(device_memory_bytes=choices.device_memory_bytes)
 
     def run(self) -> None:
-        """The script's own batch, the ones asked for, then each lever at the largest of them."""
+        """The script's own batch size, the requested ones, then each lever at the largest of them."""
         own = self._changer.own if isinstance(self._changer, Changer) else 0
         self._note(_peak(self._first, plans_of.EMPTY, own))
         sizes = [it for it in sorted(set(self._choices.batch_sizes)) if it != own]
@@ -112,7 +112,7 @@ class _Estimator:
             self._note(self._sharded(plain, self._choices.ranks))
 
     def _possible(self, setting: Setting) -> bool:
-        """Whether a lever could change anything: what only this machine lacks is no obstacle elsewhere."""
+        """Whether a lever could change anything; something that only this machine lacks is no obstacle elsewhere."""
         why = all_levers()[setting.lever].obstacle(self._situation)
         return why is None or (setting.lever == "mixed-precision" and isinstance(why, Skipped) and not why.already)
 
@@ -125,8 +125,8 @@ class _Estimator:
         self._note(_peak(_launch(self._trials, plan, changer, size), plan, size))
 
     def _sharded(self, plain: EstimatedPeak, ranks: int) -> EstimatedPeak:
-        """Parameters, gradients and optimizer state divided; the largest module's parameters and gradients are
-        gathered as a whole (Rajbhandari et al. 2020, stage 3)."""
+        """Divide parameters, gradients and optimizer state; the largest module's parameters and gradients are gathered
+        as a whole (Rajbhandari et al. 2020, stage 3)."""
         amounts = plain.amounts
         modules = self._first.memory.modules if self._first.memory is not None else ()
         gathered = 2 * max((it.amounts.parameters for it in modules), default=0)

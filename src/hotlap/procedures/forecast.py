@@ -1,4 +1,4 @@
-"""What a search is about to cost, said before it begins: launches of the script, and minutes."""
+"""Forecast the cost of a search before it begins: launches of the script, and minutes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hotlap.procedures.verify import verification_cost
 from hotlap.records import Setting
 
 _PROOF_LAUNCHES = 5
-"""Baseline, again, candidate, with moved weights, and in another precision."""
+"""Baseline, its repeat, candidate, with nudged weights, and in another precision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Launches and seconds of the first measurements, and of the proof and verification of what looks likely."""
+    """Launches and seconds of the first measurements, and of the proof and verification of promising levers."""
 
     look_launches: int
     look_seconds: float
@@ -29,14 +29,14 @@ class Forecast:
 
     @property
     def text(self) -> str:
-        """One sentence for somebody who waits."""
+        """The forecast as one sentence."""
         first = f"About {self.look_launches} launches in {_minutes(self.look_seconds)} for first measurements"
         then = f"{self.proof_launches} in {_minutes(self.proof_seconds)} to prove what looks faster"
         return f"{first}; then about {then}"
 
 
 def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> Forecast:
-    """What trying these levers at once will take, by what launches and steps took so far."""
+    """Forecast the cost of trying these levers at once, from the launches and steps so far."""
     switched, launched = split(prospects) if trials.has_one_process else ([], list(prospects))
     launches, seconds = _looks(trials, launched)
     for look in [next(looks_in_one_launch(trials, plans_of.EMPTY, _settings(switched)), None)] * min(2, len(switched)):
@@ -54,7 +54,7 @@ def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> F
 
 
 def _looks(trials: Trials, launched: Sequence[Prospect]) -> tuple[int, float]:
-    """A launch for each setting, and one of the unmodified script with as many of them as may be alive together."""
+    """A launch for each setting, and one of the unmodified script for as many settings as run at the same time."""
     waiting = list(_settings(launched))
     launches, seconds = 0, 0.0
     while waiting:

@@ -1,10 +1,10 @@
-"""The search for what makes the calls of a model faster, and is still right.
+"""Search for what makes the calls of a model faster with correct outputs.
 
-It is the search of :mod:`hotlap.procedures.search` with other levers and another proof: a call is a step, and what has
-to stay the same is what the model returns. There is no loader and no backward, so that no ceilings are measured.
+It is the search of :mod:`hotlap.procedures.search` with other levers and another proof: a call is a step, and the
+outputs of the model must stay the same. There is no loader and no backward, so no ceilings are measured.
 
-Engines exclude one another and what changes how torch runs a model. Each is compared with the unmodified model, so that
-the study shows all of them next to each other, and the best that is right becomes the plan.
+Engines exclude one another, and levers that change how torch runs a model. Each is compared with the unmodified model,
+so that the study lists them all, and the best correct one becomes the plan.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def infer(
     levers: Mapping[str, Lever] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Study:
-    """Search for the plan that makes the target's calls fastest with outputs that keep the quality asked for.
+    """Search for the plan that makes the target's calls fastest with outputs of the required quality.
 
-    Budget, journal, interruption, quick looks and what is raised are as of :func:`hotlap.procedures.search.tune`.
+    Budget, journal, interruption, quick looks and errors are as for :func:`hotlap.procedures.search.tune`.
     """
     known = inference_levers() if levers is None else levers
     check(options, known)
@@ -75,7 +75,7 @@ def infer(
 
 
 class _InferenceSearch(Search):
-    """Every candidate is compared with the unmodified model by itself: the choice among them is made of that."""
+    """Every candidate is compared by itself with the unmodified model; the choice depends on these comparisons."""
 
     tries_at_once = False
 
@@ -94,15 +94,17 @@ class _InferenceSearch(Search):
         self._prover = self._outputs = TaskQualityProver(self._trials, self._levers, self._situation)
 
     def _attempt(self, name: str, choices: Sequence[Screened]) -> None:
-        """An engine competes with what is kept, and so does all that changes how torch runs a model that an engine runs
-        by now; everything else is tried on top of the plan."""
+        """Let a lever compete with the plan, or try it on top of the plan.
+
+        An engine competes, and so does a lever that changes how torch runs the model if an engine already runs it.
+        """
         if self._levers[name].replaces_torch or (self._has_engine(self._plan) and not self._is_of_host(name)):
             self._compete(name, choices)
         else:
             super()._attempt(name, choices)
 
     def _compete(self, name: str, choices: Sequence[Screened]) -> None:
-        """Compare each setting with the unmodified model, and keep the best of all that are right."""
+        """Compare each setting with the unmodified model, and keep the best correct one."""
         outcomes: list[Outcome] = []
         for choice in choices:
             candidate = plans_of.with_setting(self._host_part(self._plan), choice.setting)
@@ -139,8 +141,10 @@ class _InferenceSearch(Search):
             self._plan, self._used = kept, used
 
     def _beaten_by_plan(self, name: str, verdict: Kept, candidate: Plan) -> str:
-        """A sentence where the plan is not worse than a candidate: by their intervals against the unmodified model, or
-        where these overlap by sets of both."""
+        """A sentence if the plan is not worse than a candidate.
+
+        That is judged by their intervals or, if these overlap, by replicates of both.
+        """
         if not self._plan.settings:
             return ""
         objective = self._trials.options.objective
@@ -172,7 +176,7 @@ class _InferenceSearch(Search):
             self._open = [it for it in self._open if it != name]
 
     def _is_of_host(self, name: str) -> bool:
-        """Whether a lever holds for whatever runs the model."""
+        """Whether a lever applies to whatever runs the model."""
         return self._levers[name].kind == "host"
 
     def _host_part(self, plan: Plan) -> Plan:
@@ -193,7 +197,7 @@ class _InferenceSearch(Search):
         return outcome, run
 
     def _verdict(self, result: Confirmation, candidate: Plan) -> Verdict:
-        """One more reason against a candidate: with it calls exceed the p99 asked for, and without it they do not."""
+        """One more reason against a candidate: only with it, calls exceed the required p99."""
         return breaks_p99(result.comparison, self._trials.options.goal) or super()._verdict(result, candidate)
 
     def _note_candidate(self, outcome: Outcome | None, plan: Plan, run: Run | None) -> None:
@@ -213,7 +217,7 @@ class _InferenceSearch(Search):
             self._add_candidate(study.verification.candidate, study.verification, None)
 
     def _find_with_outcomes(self) -> None:
-        """A lever that rounds otherwise, and yet changes no bit and no time, has probably not run at all."""
+        """A lever that changes rounding, but neither outputs nor time, probably did not run at all."""
         found: list[Finding] = []
         for it in self._draft.study.outcomes:
             verdict = it.verdict
@@ -231,13 +235,13 @@ class _InferenceSearch(Search):
             self._draft.update(findings=tuple(found))
 
     def _changes_no_time(self, comparison: Comparison) -> bool:
-        """Whether the whole interval lies within the smallest gain worth having, either way."""
+        """Whether the whole interval is within the smallest gain worth having, in both directions."""
         ratio, most = comparison.speed.speedup, 1 + self._trials.options.delta
         return 1 / most < ratio.low and ratio.high < most
 
 
 def _merit(outcome: Outcome) -> tuple[int, float]:
-    """Which of a lever's settings to report: one that is right, else the fastest that was refused, else any."""
+    """Which of a lever's settings to report: a correct one, else the fastest refused one, else any."""
     rank = {Kept: 3, NoGain: 2, QualityLost: 1, NotVerified: 1}.get(type(outcome.verdict), 0)
     comparison = getattr(outcome.verdict, "comparison", None)
     return rank, comparison.speed.speedup.value if comparison is not None else 0.0
@@ -250,5 +254,5 @@ def _fallback(lever: str, quality: Quality) -> Finding:
         share=Estimate(value=0.0, low=0.0, high=0.0),
         title=f"{lever} changed neither time nor outputs: the model probably ran without it.",
         evidence=(quality.text,),
-        remedy="Look for warnings in the run's output; what was asked for may not apply to this model.",
+        remedy="Look for warnings in the run's output; the lever may not apply to this model.",
     )

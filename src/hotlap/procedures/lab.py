@@ -1,7 +1,7 @@
 """The three-run lab: the unmodified script, with mixed precision, and with mixed precision and compile.
 
-A classroom experiment made sound: the three take turns in the same sets, and both changes are checked for sameness. Its
-reading rests on a rule of thumb, and is said to.
+A classroom experiment made sound: the three take turns in the same replicates, and both changes must produce the same
+results. Its interpretation relies on a rule of thumb, and says so.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _FEWEST_SETS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Arm:
-    """One of the runs besides the unmodified script."""
+    """One run besides the unmodified script."""
 
     name: str
     plan: Plan
@@ -69,7 +69,7 @@ def run_lab(
     levers: Mapping[str, Lever] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Study:
-    """Compare the three; the study's ``status_text`` is the reading, its plan the fastest with the same results.
+    """Compare the three; the study's ``status_text`` is the interpretation, its plan the fastest with the same results.
 
     Raises as :func:`hotlap.procedures.search.tune` does.
     """
@@ -80,7 +80,7 @@ def run_lab(
 
 
 def reading(phases: PhaseAccount, mixed: SpeedComparison | None) -> str:
-    """What the gain of mixed precision says about the bottleneck, and what was measured to be it."""
+    """Interpret the gain of mixed precision, and name the measured bottleneck."""
     where = f"In the unmodified script, {bottleneck(phases)}."
     if mixed is None:
         return where
@@ -115,7 +115,7 @@ def _compare(trials: Trials, draft: StudyDraft, levers: Mapping[str, Lever]) -> 
 
 
 def _arms(draft: StudyDraft, situation: Situation, levers: Mapping[str, Lever]) -> list[_Arm]:
-    """The runs that can be made here; a lever that cannot be is skipped with its reason."""
+    """The possible runs; a lever that is impossible here is skipped with its reason."""
     arms: list[_Arm] = []
     plan = plans_of.EMPTY
     for name in (MIXED, COMPILE):
@@ -132,7 +132,7 @@ def _arms(draft: StudyDraft, situation: Situation, levers: Mapping[str, Lever]) 
 
 
 def _take_sets(trials: Trials, draft: StudyDraft, arms: Sequence[_Arm]) -> tuple[list[_Arm], Sequence[TurnSet]]:
-    """The sets of all arms; an arm that fails is taken out, and the sets begin again without it."""
+    """The replicates of all arms; if an arm fails, they begin again without it."""
     running = list(arms)
     while running:
         plans = [plans_of.EMPTY, plans_of.EMPTY, *(it.plan for it in running)]
@@ -192,7 +192,7 @@ def _verdicts(
 
 
 def _verdict(trials: Trials, draft: StudyDraft, prover: Prover, comparison: Comparison) -> Verdict:
-    """Unlike the search, the lab also proves what is not faster: the numbers are half of the experiment."""
+    """Prove all runs, also those that are not faster: the results are half of the experiment."""
     draft.tell("parity", "Does it still produce the same results?")
     quality = prover.prove(comparison.candidate)
     if isinstance(quality, Failure):

@@ -1,7 +1,7 @@
-"""Levers tried one by one: a trial on top of the plan that there is, and a proof; what gains joins the plan.
+"""Try levers one by one: a trial on top of the current plan, and a proof; levers that gain join the plan.
 
-Whatever a process cannot switch is tried in this way, and what could not be proved together. It is greedy: a lever that
-proved itself becomes part of the plan that the next one is tried on top of, since levers interact.
+This is for levers that a process cannot switch, and for those that could not be proved together. It is greedy: since
+levers interact, each lever is tried on top of all that were kept before.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _SETTINGS_TRIED = 2
 NOT_VERIFIED_ANY_MORE: Mapping[str, Any] = MappingProxyType(
     {"verification": None, "losses": None, "account_after": None}
 )
-"""What is no longer known of a plan that grew."""
+"""Fields of a study that a changed plan invalidates."""
 
 
 class Ladder:
-    """The state of a search: the plan so far and what is open."""
+    """The state of a search: the plan so far and the open levers."""
 
     _situation: Situation
     _baseline_situation: Situation
@@ -82,8 +82,10 @@ class Ladder:
         return prospects_of(levers, self._situation, self._trials.options, self._findings)
 
     def _pass(self) -> bool:
-        """Try every open lever that was not yet tried on top of this plan. True when the plan grew: then what gave
-        nothing before may give something now."""
+        """Try every open lever that was not yet tried on top of this plan.
+
+        True if the plan grew: then levers without a gain may have one now.
+        """
         fresh = [it for it in self._open if self._seen_with.get(it) != self._plan]
         prospects, passed_over = self._prospects(fresh)
         for outcome in passed_over:
@@ -105,12 +107,12 @@ class Ladder:
         return self._plan != before
 
     def _screened(self, prospects: Sequence[Prospect], again: bool) -> Hopeful:
-        """Which of these to try on top of the plan, with which settings; ``again``: some were tried before."""
+        """The levers to try on top of the plan, with their settings; ``again``: some were tried before."""
         noise = 0.0 if again else noise_of_a_set(self._noise)
         return screen(self._trials, self._draft, self._plan, prospects, noise=noise, again=again)
 
     def _second_chance(self) -> bool:
-        """Try again what seemed too expensive: every set corrects what a trial takes. True when the plan grew."""
+        """Try levers that seemed too expensive, since every replicate corrects the costs. True if the plan grew."""
         before = self._plan
         for name, choices in list(self._left_to_try.items()):
             del self._left_to_try[name]
@@ -119,18 +121,18 @@ class Ladder:
         return self._plan != before
 
     def _is_open(self, name: str) -> bool:
-        """Whether a lever has not been compared with anything."""
+        """Whether a lever has not been compared yet."""
         return isinstance(self._verdict_of(name), (Seen, Skipped, type(None)))
 
     def _attempt(self, name: str, choices: Sequence[Screened]) -> None:
-        """Try a lever with its best setting, and with the next best where that one failed or broke the numbers."""
+        """Try a lever with its best setting, and with the next best if that one failed or changed the results."""
         first: Outcome | None = None
         for choice in choices[:_SETTINGS_TRIED]:
             candidate = plans_of.with_setting(self._plan, choice.setting)
             way = self._way(candidate)
             if way is None and choice.gain is None:
                 choice = self._look(choice)
-                way = self._way(candidate)  # the look corrected what a trial takes
+                way = self._way(candidate)  # the look corrected the costs of a trial
             if way is None:
                 self._note_seen(name, choice, candidate)
                 self._left_to_try[name] = choices
@@ -153,7 +155,7 @@ class Ladder:
         self._close_if_final(name)
 
     def _way(self, candidate: Plan) -> Way | None:
-        """How the candidate can be proved; None where it cannot, or where a look is all that was asked for."""
+        """How the candidate can be proved; None if it cannot, or if only a look is wanted."""
         if self._trials.options.quick:
             return None
         way = affordable_way(self._trials, self._prover, self._plan, candidate)
@@ -165,7 +167,7 @@ class Ladder:
         return way
 
     def _look(self, choice: Screened) -> Screened:
-        """A look at a setting that cannot be tried; a plan that is kept already must still be verified after it."""
+        """Look at a setting that cannot be tried; a plan that is kept already must still fit its verification."""
         trials, done = self._trials, self._draft.study.verification is not None
         to_come = 0.0 if done or not self._plan.settings else verification_cost(trials, self._prover, self._plan)
         trials.reserve_seconds = RESERVE_MARGIN * to_come
@@ -173,7 +175,7 @@ class Ladder:
         return choice if isinstance(found, Failure) else found
 
     def _keeping_proof(self, candidate: Plan, ask: Callable[[], _Answer]) -> _Answer:
-        """Sets that may not use up what the candidate's proof will take."""
+        """Take replicates, with the time of the candidate's proof reserved."""
         kept, proof = self._trials.reserve_seconds, self._prover.cost(candidate)
         self._trials.reserve_seconds = kept + proof
         try:
@@ -182,7 +184,7 @@ class Ladder:
             self._trials.reserve_seconds = kept
 
     def _try_straight(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
-        """The same by the verification alone: sets that nothing was chosen by, against the untouched script."""
+        """The same by the verification alone: fresh replicates compared with the unmodified script."""
         before = self._trials.spent_seconds
         result = self._keeping_proof(candidate, partial(measure_plan, self._trials, self._draft, candidate))
         run: Run | None = None
@@ -200,8 +202,7 @@ class Ladder:
         return Outcome(lever=name, setting=choice.setting, verdict=verdict, trial_seconds=spent), run
 
     def _try(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
-        """The outcome of one trial, and the candidate's last run where it ran through; no outcome where the time was
-        over before there was a result."""
+        """The outcome of one trial (None: the time ended before a result), and the candidate's last complete run."""
         before = self._trials.spent_seconds
         ask = partial(confirm, self._trials, self._draft, self._plan, candidate, lever=name, used=self._used)
         result = self._keeping_proof(candidate, ask)
@@ -226,7 +227,7 @@ class Ladder:
         return outcome, run
 
     def _verdict(self, result: Confirmation, candidate: Plan) -> Verdict:
-        """From a trial to a verdict; only what is better is worth a proof."""
+        """Turn a trial into a verdict; only a better setting is proved."""
         goal = self._trials.options.goal
         judgement = judge(goal.objective, result.comparison, self._used)
         if judgement.verdict != "better":
@@ -244,13 +245,13 @@ class Ladder:
         return of_quality(comparison, quality, self._trials.options.accept_unverified)
 
     def _close_if_final(self, name: str) -> None:
-        """A lever that failed, broke the numbers or was kept is not tried again on top of another plan."""
+        """Whether a lever failed, changed the results or was kept, so that it is not tried on top of another plan."""
         outcome = self._draft.outcome_of(name)
         if outcome is not None and isinstance(outcome.verdict, (Kept, QualityLost, NotVerified, Failed)):
             self._open = [it for it in self._open if it != name]
 
     def _note_seen(self, name: str, choice: Screened, candidate: Plan) -> None:
-        """A lever that cannot be proved with what is left, or need not be: say what was seen of it, if anything."""
+        """Report a lever that cannot or need not be proved, with what was measured of it."""
         self._untried[name] = candidate
         if self._is_open(name):
             outcome = Outcome(

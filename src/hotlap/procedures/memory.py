@@ -1,4 +1,4 @@
-"""Where the memory of the unmodified script goes: one launch that counts storages."""
+"""Account for the memory of the unmodified script, by one launch that counts storages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 
 _OBSERVED_AFTER = 12
-"""Steps after those that are counted: a script that ends before is too short to be understood."""
+"""Steps after the counted ones: a script that ends before is too short."""
 
 
 def account_memory(
@@ -32,7 +32,7 @@ def account_memory(
     journal: Journal | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Study:
-    """Count what the first steps of the script hold, and find what holds more with every step.
+    """Count the memory of the first steps of the script, and find what grows with every step.
 
     Raises as :func:`hotlap.procedures.search.tune` does, except that no budget is too small.
     """
@@ -54,7 +54,7 @@ def _look(trials: Trials, draft: StudyDraft) -> None:
     steps = trials.options.memory_steps
     assignment = msgspec.structs.replace(trials.first_assignment(), instruments=(Observe(), AccountMemory(steps=steps)))
     run = trials.launch(assignment, steps=steps + _OBSERVED_AFTER)
-    # How long its steps take is no measurement: counting makes them longer.
+    # Its step times are not measurements: counting makes them longer.
     draft.update(baseline=run, files=run.files, memory=run.memory)
     draft.warn(*run.notes)
     understand(run, trials)
@@ -65,5 +65,5 @@ def _look(trials: Trials, draft: StudyDraft) -> None:
             remedy="Give hotlap the script, and the arguments, that train.",
         )
     if any(it.compiled for it in run.facts.models) or run.compile.graphs:
-        draft.warn("Compiled code was counted as eager code: a compiled graph frees and reuses memory otherwise.")
+        draft.warn("Compiled code was counted as eager code, but a compiled graph frees and reuses memory differently.")
     draft.close("finished")

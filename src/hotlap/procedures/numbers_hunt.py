@@ -1,10 +1,9 @@
-"""Hunting the first number that is NaN or infinite: one run that only looks, then the same steps with every operation
+"""Find the origin of the first NaN or infinity: one run that only watches, then the same steps with all operations
 checked.
 
 The first run costs little more than the script itself and ends at the first loss, gradient or weight that is not
-finite. The second has the same seed and checks from shortly before that step on. Where even then the number turns out
-to have come from before the check began, a third checks from the script's first line on, if that takes no longer than
-the hunt may.
+finite. The second has the same seed and checks operations from shortly before that step on. If the number is even
+older, a third run checks from the script's first line on, if the time limit allows.
 """
 
 from __future__ import annotations
@@ -48,20 +47,20 @@ from hotlap.wording import ending_text
 Tell: TypeAlias = Callable[[str], object]
 
 STEPS_BEFORE = 2
-"""How many sound steps are checked before the one with the find: what spoils it may come up earlier."""
+"""How many steps before the find are checked: its cause may be in an earlier step."""
 
 STEPS_AFTER = 3
 MOST_REPETITIONS = 3
 _NO_LIMIT_STEPS = 10**9
 _CHECKING_FACTOR = 10.0
-"""How much longer a checked step is taken to be until one was seen."""
+"""How much longer a checked step is assumed to be until one was measured."""
 
 _PATIENCE = 30.0
 _SPEAKS_OF_IT = re.compile(r"\b(?:nans?|inf(?:inity|inite)?|non-?finite|not finite)\b", re.IGNORECASE)
 
 
 class HuntOptions(Record, frozen=True, kw_only=True):
-    """How far to look: ``steps`` (None: until the script ends) and ``seconds``, whichever is over first."""
+    """How far to search: ``steps`` (None: until the script ends) and ``seconds``, whichever ends first."""
 
     steps: int | None = None
     seconds: float = 600.0
@@ -74,7 +73,7 @@ class HuntOptions(Record, frozen=True, kw_only=True):
 
     @property
     def isolation(self) -> Isolation:
-        """What these options ask of the executor."""
+        """What these options require of the executor."""
         return Isolation(network=self.network, unprotected=self.unprotected)
 
 
@@ -86,10 +85,10 @@ def hunt(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> NumbersHunt:
-    """Look for the first number that is not finite, and for the operation that made it. ``tell`` is told, in a
-    sentence, what begins.
+    """Find the first number that is not finite, and the operation that made it.
 
-    Raises :class:`ScriptError` when the script fails without such a number being the reason, or never trains.
+    ``tell`` is called with a sentence at each stage. Raises :class:`ScriptError` if the script fails for another
+    reason, or never trains.
     """
     began = clock()
     hunter = _Hunter(workload, options, executor, tell)
@@ -135,8 +134,10 @@ class _Hunter:
     # -- the first run -------------------------------------------------------------------------
 
     def _look(self) -> Run:
-        """The unmodified script. One that calls backward but never an optimizer that torch knows of is run once more
-        with its steps counted by backwards."""
+        """Run the unmodified script.
+
+        One that calls backward but no optimizer of torch runs once more, with its steps counted by calls of backward.
+        """
         self._tell("watching loss, gradients and weights")
         run = self._first_run()
         uncounted = run.bad_number is None and not run.steps.wall_seconds and run.facts.backwards_per_step > 0
@@ -151,7 +152,7 @@ class _Hunter:
     # -- the runs that check -------------------------------------------------------------------
 
     def _trace(self, found: NumbersHunt, noticed: BadNumber) -> NumbersHunt:
-        """Repeat the steps with every operation checked, from earlier on where the number turns out to be older."""
+        """Repeat the steps with every operation checked; from earlier on if the number is older."""
         start: int | None = max(0, noticed.step - STEPS_BEFORE)
         for _ in range(MOST_REPETITIONS):
             if start is None:
@@ -160,7 +161,7 @@ class _Hunter:
             run = self._launch(start, noticed.step + 1 + STEPS_AFTER, self._patience)
             bad = run.bad_number
             if bad is not None and bad.noticed_in == "script":
-                bad = None  # which the first run had no need to look at
+                bad = None  # which the first run did not examine
             if bad is not None or found.repeated is None:
                 found = msgspec.structs.replace(
                     found,
@@ -173,7 +174,7 @@ class _Hunter:
         return found
 
     def _earlier_start(self, run: Run, bad: BadNumber | None, start: int) -> int | None:
-        """From where to check once more, or None where the answer cannot be bettered."""
+        """From where to check once more, or None if that cannot improve the answer."""
         if bad is None or start == 0:
             return None
         if bad.step < start:  # the runs differ
@@ -189,7 +190,7 @@ class _Hunter:
     # -- a script that fails -------------------------------------------------------------------
 
     def _explain_failure(self, found: NumbersHunt, first: Run) -> NumbersHunt:
-        """The script failed: perhaps since it saw NaN itself, or since torch refused it."""
+        """Handle a script that failed, perhaps because it or torch detected NaN."""
         ending = first.ending
         crashed = isinstance(ending, Crashed) and not ending.denied_path
         output = f"{ending.error} {ending.output_tail}" if isinstance(ending, Crashed) else ""
@@ -253,8 +254,10 @@ class _Hunter:
 
 
 def _may_be_older(bad: BadNumber) -> bool:
-    """Whether the number may have been made before the check began: then a longer check can say by what. What came
-    from NumPy or Python, or from a loader's worker, no check can follow further."""
+    """Whether the number may be older than the check, so that a longer check can find its origin.
+
+    A number from NumPy, Python or a loader's worker cannot be traced further.
+    """
     if bad.origin is None or bad.origin.source in ("state", "entered"):
         return True
     return bad.origin.source == "batch" and bad.origin.operation not in ("", "tensor")

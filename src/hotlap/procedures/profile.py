@@ -1,4 +1,4 @@
-"""A study without trials: where a step's time goes, what cannot be beaten, and which causes are known for it."""
+"""A study without trials: the time account of a step, its ceilings, and its bottlenecks."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def profile(
     journal: Journal | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Study:
-    """Profile the unmodified script and report why its steps take as long as they do; no lever is tried.
+    """Profile the unmodified script and explain where the time of its steps goes; try no lever.
 
-    What a budget does not allow is left out, and a warning says so; the profiled launch goes before the ceilings.
+    What a budget does not allow is left out, with a warning; the profiled launch has priority over the ceilings.
     Raises as :func:`hotlap.procedures.search.tune` does, except that no budget is too small.
     """
     check(options, all_levers())

@@ -1,8 +1,8 @@
-"""Which levers are worth a trial, with which setting, and in which order.
+"""Decide which levers are worth a trial, with which setting, and in which order.
 
-Two sieves stand before the trials. The first is arithmetic: an obstacle, or a bound below the gain worth having. The
-second is one interleaved set of the present plan and of that plan with each candidate setting: it chooses settings by
-their point estimate, and lets go of those that are clearly slower. It claims nothing: a single launch says little.
+There are two filters. The first is arithmetic: an obstacle, or a bound below the gain worth having. The second is one
+interleaved replicate of the current plan and of that plan with each candidate setting: it chooses settings by their
+point estimate, and drops those that are clearly slower. It supports no claim: a single launch is weak evidence.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from hotlap.records import (
 from hotlap.wording import metric_words
 
 USUAL_LAUNCH_NOISE = 0.03
-"""How far a single set may mislead, until this study's own sets have shown it: launches of the same code differ by 2 to
-6 %, of which taking turns removes the machine's share."""
+"""The noise of a single replicate until this study has measured its own: launches of the same code differ by 2 to 6 %,
+of which taking turns removes the machine's share."""
 
 _SURPRISE = 2.0
-"""A lever may take long to start, and one that does would cost the others of its set their look."""
+"""A lever may start slowly, which must not cost the other levers of its replicate their look."""
 
 _LEAST_NOISE, _MOST_NOISE = 0.015, 0.06
 _ENOUGH_FOR_NOISE = 3
 
 _LOOKS = ((FEWEST_ROUNDS, 1.0), (FEWEST_ROUNDS // 2, 0.5), (FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, 0.25))
-"""Rounds of a look, and how long its blocks are as a share of the usual; the usual look first."""
+"""Rounds of a look, and the length of its blocks as a share of the usual; the usual look first."""
 
 _COMPUTE: frozenset[Group] = frozenset({"compute", "compile", "host"})
 _DATA: frozenset[Group] = frozenset({"data"})
@@ -61,7 +61,7 @@ _DATA: frozenset[Group] = frozenset({"data"})
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """A lever that may be tried, with its settings, best guess first."""
+    """A lever that may be tried, with its settings, the most promising first."""
 
     lever: Lever
     settings: tuple[Setting, ...]
@@ -70,9 +70,9 @@ class Prospect:
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """A setting, and how many times better one replicate showed it to be (None where it was not screened).
+    """A setting, and its gain in one replicate (None if it was not screened).
 
-    ``comparison`` is there where it took turns within a single launch, and ``run`` where it had a launch of its own.
+    It has a ``comparison`` if it took turns within a single launch, and a ``run`` if it had a launch of its own.
     """
 
     setting: Setting
@@ -85,13 +85,15 @@ class Screened:
 
 
 Hopeful: TypeAlias = dict[str, list[Screened]]
-"""By lever, its settings that are worth a trial, best first."""
+"""The settings of each lever that are worth a trial, best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A first look: at how many settings at once, in how many rounds, and how its blocks are cut (None: as usual). With
-    ``one_launch`` a single process switches all of them, and has the present plan twice."""
+    """A first look: the number of settings at once, of rounds, and the shape of its blocks (None: as usual).
+
+    With ``one_launch`` a single process switches all of them, and runs the current plan twice.
+    """
 
     settings: int
     rounds: int
@@ -101,13 +103,15 @@ class Look:
 
     @property
     def references(self) -> int:
-        """How many arms the present plan has, before the settings' own."""
+        """How many arms run the current plan, before those of the settings."""
         return 2 if self.one_launch else 1
 
 
 def noise_of_a_set(differences: Sequence[float]) -> float:
-    """How far one set may mislead, as a share: twice what the baseline differed from itself by in this study's own sets
-    (``differences`` as logarithms), once there are some."""
+    """The noise of one replicate, as a share.
+
+    Twice the differences between the baseline and its repeat in this study (as logarithms), once there are some.
+    """
     if len(differences) < _ENOUGH_FOR_NOISE:
         return USUAL_LAUNCH_NOISE
     spread = math.sqrt(fmean(it * it for it in differences))
@@ -117,9 +121,9 @@ def noise_of_a_set(differences: Sequence[float]) -> float:
 def prospects_of(
     levers: Iterable[Lever], situation: Situation, options: Options, findings: Sequence[Finding] = ()
 ) -> tuple[list[Prospect], list[Outcome]]:
-    """The levers worth looking at, and what is said of the others.
+    """The levers worth a look, in order; the others are decided with a reason.
 
-    Those that answer a finding come first, the costliest finding's before all; the rest by their bounds, best first.
+    Those that address a finding come first, by the cost of the finding; the rest by their bounds, best first.
     """
     found: list[Prospect] = []
     passed_over: list[Outcome] = []
@@ -143,11 +147,11 @@ def screen(
     noise: float,
     again: bool = False,
 ) -> dict[str, list[Screened]]:
-    """The settings of each prospect that are still hopeful, best first; in the order of the prospects' best settings.
+    """The promising settings of each prospect, best first, in order of the prospects' best settings.
 
-    ``noise`` is how far one replicate may mislead, as a share. A lever without any hopeful setting is decided in the
-    draft: as failed when all its settings failed, else as without gain, with the number that was measured. A single
-    setting needs no choice and is kept without measuring, unless it was tried before (``again``).
+    ``noise`` is the noise of one replicate, as a share. A lever without a promising setting is decided in the draft: as
+    failed if all its settings failed, else as without gain, with the measured figure. A single setting needs no choice
+    and is kept without measuring, unless it was tried before (``again``).
     """
     quick = trials.options.quick
     wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
@@ -167,32 +171,32 @@ def screen(
 
 
 def look_at(trials: Trials, draft: StudyDraft, incumbent: Plan, lever: Lever, setting: Setting) -> Screened | Failure:
-    """A look at one setting alone; without a number where the time does not allow even the shortest."""
+    """Look at one setting alone; without a figure if the time does not allow even the shortest look."""
     switchable = {setting} if can_switch(lever, setting) else set()
     seen, failures = _measure(trials, draft, incumbent, [setting], switchable)
     return failures[setting] if setting in failures else seen[setting]
 
 
 def can_switch(lever: Lever, setting: Setting) -> bool:
-    """Whether a process can put it on while it trains; variables must be set before it starts."""
+    """Whether a process can switch it while it trains; variables must be set before it starts."""
     return lever.switch is not None and not lever.environment(setting)
 
 
 def affordable_look(trials: Trials, possible: Iterable[Look]) -> Look | None:
-    """The first look that the time allows; None where there is no time for any."""
+    """The first look that the time allows; None if it allows none."""
     return next((it for it in possible if trials.fits(_price(trials, it))), None)
 
 
 def _price(trials: Trials, look: Look) -> float:
-    """What a look may take, should a lever start slowly or hang."""
+    """The time limit of a look, if a lever starts slowly or hangs."""
     launches = 1 if look.one_launch else look.settings + 1
     hang = launches * trials.costs.startup_seconds + trials.shortest_limit_seconds
     return max(hang, look.seconds * (_SURPRISE if look.settings > 1 else 1.0))
 
 
 def looks(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Look]:
-    """The looks that may be taken with a launch for each setting: at as many as may be alive together, else at fewer,
-    else a shorter one."""
+    """The possible looks with a launch for each setting: at as many as run at the same time, else at fewer, else a
+    shorter one."""
     for rounds, shape in _lengths(trials):
         for settings in range(min(len(waiting), max(1, trials.arms_at_once - 1)), 0, -1):
             arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in waiting[:settings])]
@@ -200,13 +204,13 @@ def looks(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterat
 
 
 def looks_in_one_launch(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Look]:
-    """The looks at settings that one process can switch, longest first; none where it has too few steps for them."""
+    """The looks at settings that one process can switch, longest first; none if the script has too few steps."""
     plans = [incumbent, incumbent, *(plans_of.with_setting(incumbent, it) for it in waiting)]
     return (it for it in looks_at_plans(trials, plans) if waiting)
 
 
 def looks_at_plans(trials: Trials, plans: Sequence[Plan]) -> Iterator[Look]:
-    """The same at whole plans, of which the first two are the present one."""
+    """The same at whole plans, of which the first two are the current one."""
     most_steps = trials.costs.shape.most_steps or math.inf
     for rounds, shape in _lengths(trials):
         if trials.costs.steps_of_one_launch(len(plans), rounds, shape) <= most_steps:
@@ -215,7 +219,7 @@ def looks_at_plans(trials: Trials, plans: Sequence[Plan]) -> Iterator[Look]:
 
 
 def _lengths(trials: Trials) -> Iterator[tuple[int, Shape | None]]:
-    """Rounds, and how their blocks are cut; the usual look first."""
+    """Rounds and the shape of their blocks; the usual look first."""
     usual = trials.costs.shape
     for rounds, share in _LOOKS:
         yield min(rounds, usual.most_rounds), None if share == 1.0 else _shorter(usual, share)
@@ -227,11 +231,11 @@ def _shorter(shape: Shape, share: float) -> Shape:
 
 
 def bound_of(lever: Lever, situation: Situation) -> float | None:
-    """The largest speedup that the lever could give here: its own bound, or a measured ceiling that is lower.
+    """The largest possible speedup of the lever here: its own bound, or a lower measured ceiling.
 
-    What only speeds up the computation cannot outrun the loader; what only speeds up the loader, on a CPU where nothing
-    is copied, cannot outrun the model. What a lever speeds up is told by the rules that it answers, unless it also sets
-    variables, which reach every process. A ceiling rests on single launches and is given their noise.
+    A lever that only speeds up the computation cannot exceed the loader's rate; one that only speeds up the loader,
+    on a CPU where nothing is copied, cannot exceed the model's. The rules that a lever addresses show what it speeds
+    up, unless it also sets variables, which reach every process. A ceiling is extended by the noise of single launches.
     """
     bounds = [lever.bound(situation)]
     everywhere = any(lever.environment(it) for it in lever.candidates(situation))
@@ -244,8 +248,7 @@ def bound_of(lever: Lever, situation: Situation) -> float | None:
 
 
 def _answers_only(lever: Lever, groups: frozenset[Group]) -> bool:
-    """Whether all rules that the lever answers are of these groups; one that names none, or an unknown one, is none of
-    any group."""
+    """Whether all rules that the lever addresses belong to these groups; False if it names none, or an unknown one."""
     rules = all_rules()
     return bool(lever.addresses) and all(it in rules and rules[it].group in groups for it in lever.addresses)
 
@@ -275,7 +278,7 @@ def _may_improve(lever: Lever, metric: str) -> bool:
 
 
 def _settings(lever: Lever, situation: Situation, options: Options) -> tuple[Setting, ...]:
-    """The lever's candidates without those that change what is learned, unless these are allowed by name."""
+    """The lever's candidates without those that change what is learned, unless allowed by name."""
     allowed = lever.name in options.allow
     return tuple(it for it in lever.candidates(situation) if allowed or lever.proof_for(situation, it) != "behaviour")
 
@@ -283,9 +286,11 @@ def _settings(lever: Lever, situation: Situation, options: Options) -> tuple[Set
 def _measure(
     trials: Trials, draft: StudyDraft, incumbent: Plan, wanted: Sequence[Setting], switchable: Collection[Setting]
 ) -> tuple[dict[Setting, Screened], dict[Setting, Failure]]:
-    """One launch for all settings that a process can switch while it trains, and a set for as many others as may be
-    alive together; what fails is taken out and the rest measured again. What the budget does not allow remains
-    unscreened."""
+    """Screen settings: one launch for all that a process can switch, and a replicate for as many others as run at the
+    same time.
+
+    What fails is removed and the rest measured again. What the budget does not allow remains unscreened.
+    """
     seen: dict[Setting, Screened] = {}
     failures: dict[Setting, Failure] = {}
     waiting = list(wanted)
@@ -302,7 +307,7 @@ def _measure(
             waiting.remove(failed)
             continue
         if isinstance(turns, Failure) and look.one_launch:
-            switchable = ()  # it may train when nothing is switched
+            switchable = ()  # it may train if nothing is switched
             continue
         waiting = [it for it in waiting if it not in group]
         if isinstance(turns, Failure):
@@ -317,7 +322,7 @@ def _measure(
 def _screened(
     trials: Trials, incumbent: Plan, setting: Setting, look: Look, turns: TurnSet, arm: int, seconds: float
 ) -> Screened:
-    """What one arm of a replicate showed."""
+    """The result of one arm of a replicate."""
     comparison = None
     if look.one_launch and len(turns.rounds[arm]) > 1:
         candidate, delta = plans_of.with_setting(incumbent, setting), trials.options.delta
@@ -336,7 +341,7 @@ def _screened(
 def _next_look(
     trials: Trials, incumbent: Plan, waiting: Sequence[Setting], switchable: Collection[Setting]
 ) -> tuple[Look | None, Sequence[Setting]]:
-    """The look to take next, and at what. Of memory a process that switches tells nothing: its peak is that of all."""
+    """The next look, and its settings. A process that switches cannot measure memory: its peak is that of all."""
     together = [it for it in waiting if it in switchable]
     if together and trials.options.goal.is_of_speed and trials.has_one_process:
         look = affordable_look(trials, looks_in_one_launch(trials, incumbent, together))
@@ -376,7 +381,7 @@ def _let_go(
     name = prospect.lever.name
     earlier = draft.outcome_of(name)
     if earlier is not None and isinstance(earlier.verdict, NoGain) and earlier.verdict.comparison is not None:
-        return  # a trial said more than this look does
+        return  # a trial is stronger evidence than this look
     if seen:
         best = max(seen, key=lambda it: it.gain or 0.0)
         text = (

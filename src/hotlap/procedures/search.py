@@ -1,8 +1,8 @@
-"""The search: observe, measure ceilings, look for causes, try levers, leave out the idle, verify.
+"""The search: observe, measure ceilings, find bottlenecks, try levers, drop useless ones, verify.
 
-The levers that look likely are tried at once, as one plan that is proved and verified
-(:mod:`hotlap.procedures.together`). What is left, and what cannot be tried so, is tried one by one
-(:mod:`hotlap.procedures.ladder`). Whenever the search is ended, what is known by then is an answer.
+Promising levers are tried at once, as one plan that is proved and verified (:mod:`hotlap.procedures.together`). The
+others are tried one by one (:mod:`hotlap.procedures.ladder`). The search may be interrupted at any time: the study is
+always a valid answer.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 
 FAMILY_ALPHA = 0.05
-"""The share of studies that may claim any lever that gives nothing (Holm's procedure over all levers tried)."""
+"""The share of studies that may claim a lever without an effect (Holm's procedure over all levers tried)."""
 
 _NO_TIME = "No time was left to verify it together with the plan, which was verified without it."
 _NOT_CONFIRMED = "Fresh launches did not confirm the plan with it, so it was dropped; the plan was verified without it."
@@ -80,14 +80,14 @@ def tune(
 ) -> Study:
     """Search for the plan that makes the workload fastest, and prove it.
 
-    With a journal every answer of the executor is kept and the study saved as it grows; a journal that holds answers
-    already is gone on with. Ctrl-C ends the search and returns what is known.
+    With a journal every answer of the executor is stored and the study saved as it grows; a journal with answers is
+    resumed. Ctrl-C ends the search and returns the study so far.
 
     A budget that is too small for a proof, or ``options.quick``, ends in a study of status ``quick-look``: the time
-    account, causes, bounds, and levers that were seen and not proved; it claims nothing and has no plan.
+    account, findings, bounds, and levers that were measured but not proved; it makes no claim and has no plan.
 
-    Raises :class:`ScriptError` for a script that cannot be tuned, :class:`UsageError` for options that make no sense,
-    and :class:`StudyError` when the study can no longer be written.
+    Raises :class:`ScriptError` for a script that cannot be tuned, :class:`UsageError` for invalid options, and
+    :class:`StudyError` if the study can no longer be written.
     """
     known = all_levers() if levers is None else levers
     check(options, known)
@@ -133,7 +133,7 @@ class Search(Ladder):
         self._prover = ParityProver(self._trials, self._levers, bounds.situation)
 
     def _skip_unwanted(self) -> None:
-        """Note the levers that the options leave out, and those that have no business here."""
+        """Note the levers that the options exclude, and those that do not apply here."""
         self._draft.rank(it.lever.name for it in self._prospects(self._open)[0])
         self._draft.rank(self._levers)
         for name in self._levers:
@@ -141,14 +141,14 @@ class Search(Ladder):
                 self._draft.note(Outcome(lever=name, verdict=Skipped(reason="Excluded by `--only` or `--skip`.")))
 
     def _look_at_the_rest(self) -> None:
-        """What is left when all else is done is enough for a look, perhaps, at levers that had none."""
+        """Spend the remaining budget on looks at levers that had none."""
         for name in [it for it in self._untried if isinstance(self._verdict_of(it), Skipped)]:
             found = self._look(Screened(self._untried[name].settings[-1]))
             if found.gain is not None:
                 self._note_seen(name, found, self._untried[name])
 
     def _close(self, text: str = "") -> None:
-        """The study is over; what a larger budget would do is on record."""
+        """Close the study, with what a larger budget would do."""
         self._look_at_the_rest()
         trials, options = self._trials, self._trials.options
         left_out = [name for name in self._untried if self._is_open(name)]
@@ -169,7 +169,7 @@ class Search(Ladder):
         self._draft.close("quick-look", quick_look_text(options.budget_seconds, needed, on_purpose=options.quick))
 
     def interrupted(self) -> None:
-        """Close the study with what is known; the levers that were not decided are named."""
+        """Close the study early, and name the levers that were not decided."""
         for name in self._open:
             if self._draft.outcome_of(name) is None:
                 verdict = Skipped(reason="Not tried: the search was interrupted before.")
@@ -184,14 +184,14 @@ class Search(Ladder):
         self._draft.close("interrupted", text)
 
     def _find_with_outcomes(self) -> None:
-        """Look once more when trials have shown what the levers give: that too points at causes."""
+        """Apply the rules again after the trials, whose gains are evidence too."""
         if self._profile is not None:
             note_findings(self._draft, msgspec.structs.replace(self._profile, outcomes=self._draft.study.outcomes))
 
     # -- all that look likely, at once --------------------------------------------------------
 
     def _screened(self, prospects: Sequence[Prospect], again: bool) -> Hopeful:
-        """What is left to be tried one by one."""
+        """The levers that remain to be tried one by one."""
         options = self._trials.options
         possible = self.tries_at_once and is_speed(options.objective)
         at_once = possible and not (self._plan.settings or options.quick or self._tried_at_once)
@@ -206,7 +206,7 @@ class Search(Ladder):
         if not found.parts:
             self._situation = self._baseline_situation
             return found.left
-        self._trials.reserve_seconds = 0.0  # what follows is the verification that it was kept for
+        self._trials.reserve_seconds = 0.0  # the verification follows, for which it was reserved
         settled = Together(self._trials, self._draft, self._prover).settle(found.parts)
         self._compared = self._compared or settled.compared
         if settled.verification is not None:
@@ -218,15 +218,17 @@ class Search(Ladder):
         return {it.lever: list(it.choices) for it in found.parts if it.lever not in decided} | found.left
 
     def _prospects_after(self, plan: Plan, run: Run) -> Sequence[Prospect]:
-        """The levers that are worth a look on top of this plan."""
+        """The levers worth a look on top of this plan."""
         self._situation = situation_with(self._baseline_situation, plan, run)
         found, _ = self._prospects([it for it in self._open if it not in {one.lever for one in plan.settings}])
         self._seen_with.update({it.lever.name: plans_of.EMPTY for it in found})
         return found
 
     def _adopt(self, settled: Settled, verification: Verification, left: Hopeful) -> None:
-        """The plan that was proved at once becomes the plan. A lever that was looked at is looked at again only if it
-        may give so much now that a single look would show it."""
+        """Adopt the plan that was proved at once.
+
+        A lever that had a look gets another one only if its bound is now large enough for a single look to show it.
+        """
         self._plan, self._verified = settled.plan, (settled.plan, verification)
         self._situation = situation_with(self._baseline_situation, settled.plan, verification.run)
         self._draft.decide_all(settled.outcomes, plan=settled.plan, **self._shown_by(verification))
@@ -240,8 +242,10 @@ class Search(Ladder):
                 self._seen_with[name] = self._plan
 
     def _worth_a_trial(self, left: Hopeful) -> Hopeful:
-        """Of what looked hopeful by itself, what two looks agree on, or was not measured. The rest might give a little,
-        which takes more launches to show than it is worth."""
+        """The promising levers that two looks agree on, or that were not measured.
+
+        The rest might gain a little, which takes more launches to show than it is worth.
+        """
         worth: Hopeful = {}
         for name, choices in left.items():
             first = self._looked_at_again(choices[0])
@@ -253,14 +257,14 @@ class Search(Ladder):
         return worth
 
     def _looked_at_again(self, first: Screened) -> Screened:
-        """The mean of what was seen and of a look on top of the plan, where the former is a gain worth having."""
+        """The mean of the first look and one on top of the plan, if the first shows a gain worth having."""
         if first.gain is None or first.gain < 1 + self._trials.options.delta or first.comparison is not None:
             return first
         second = self._look(first)
         return first if second.gain is None else replace(first, gain=math.sqrt(first.gain * second.gain))
 
     def _far(self, *, looks: int) -> float:
-        """From which gain on so many looks are not taken for noise."""
+        """The gain from which so many looks are not noise."""
         return (1 + self._trials.options.delta) * (1 + noise_of_a_set(self._noise) / math.sqrt(looks))
 
     # -- the end ------------------------------------------------------------------------------
@@ -269,7 +273,7 @@ class Search(Ladder):
         proved = self._verified[0].settings if self._verified is not None else ()
         joined = [it.lever for it in self._plan.settings if it not in proved]
         if len(self._plan.settings) < 2 or (proved and len(joined) < 2):
-            return  # the last one to join was compared with the plan without it
+            return  # the last one to join was already compared with the plan without it
         self._trials.reserve_seconds = RESERVE_MARGIN * verification_cost(self._trials, self._prover, self._plan)
         plan, dropped = ablate(self._trials, self._draft, self._plan, self._doubtful(), among=joined)
         for it in dropped:
@@ -278,7 +282,7 @@ class Search(Ladder):
         self._draft.update(plan=plan)
 
     def _doubtful(self) -> set[str]:
-        """Levers whose own trial does not survive Holm's procedure over all levers tried."""
+        """The levers whose own trials do not survive Holm's procedure over all levers tried."""
         adjusted = speed.holm([self._trials.options.goal.p_value(it) for it in self._family.values()])
         return {name for name, p in zip(self._family, adjusted, strict=True) if p > FAMILY_ALPHA}
 
@@ -308,11 +312,11 @@ class Search(Ladder):
         self._close(text)
 
     def _is_no_answer(self, result: Verification | Failure | None) -> bool:
-        """Whether a verification supports no plan."""
+        """Whether a verification does not support the plan."""
         return isinstance(result, Failure) or (result is not None and bool(self._why_not(result.comparison)))
 
     def _fall_back(self, reason: str) -> bool:
-        """Give the levers up that joined a plan after it was verified; False where there was no such plan."""
+        """Drop the levers that joined a plan after it was verified; False if there was no such plan."""
         if self._verified is None or self._is_verified():
             return False
         verified, _ = self._verified
@@ -337,19 +341,21 @@ class Search(Ladder):
         return self._verified is not None and self._verified[0] == self._plan
 
     def _verification(self) -> Verification | Failure | None:
-        """That of the plan; None where no lever is left in it."""
+        """The verification of the plan; None if no lever is left."""
         if self._verified is not None and self._verified[0] == self._plan:
             return self._verified[1]
         quality = self._prove_plan()
         return verify(self._trials, self._draft, self._prover, self._plan, quality) if self._plan.settings else None
 
     def _can_verify(self) -> bool:
-        """Whether the verification still fits, with fewer rounds if need be: the reserve was only an estimate."""
+        """Whether the verification still fits, with fewer rounds if necessary: the reserve was an estimate."""
         return self._is_verified() or can_verify(self._trials, self._prover, self._plan)
 
     def _prove_plan(self) -> Quality | None:
-        """Sameness of the whole plan, its newest lever given up while it is not shown; None for a plan of exact levers
-        only, whose proof is in the verification's own runs."""
+        """Prove that the whole plan produces the same results, and drop its newest lever until that is shown.
+
+        None for a plan of exact levers only, which the verification's own runs prove.
+        """
         while self._plan.settings:
             if all(self._prover.proof_for(it) == "exact" for it in self._plan.settings):
                 return None
@@ -370,7 +376,7 @@ class Search(Ladder):
         return quality.verdict != "lost"
 
     def _why_not(self, verification: Comparison) -> str:
-        """Why the plan must not be kept, or nothing."""
+        """Why the plan must not be kept; empty if it may be."""
         if verification.quality is not None and not self._acceptable(verification.quality):
             return f"The plan was dropped. {verification.quality.text}"
         objective = self._trials.options.objective
@@ -383,7 +389,7 @@ class Search(Ladder):
         self._draft.update(plan=self._plan)
 
     def _give_up(self, lever: str, reason: str, comparison: Comparison | None) -> None:
-        """Turn a kept lever's outcome into one without gain; its own trial stays on record unless a later one says."""
+        """Turn a kept lever's outcome into one without gain; its own trial remains unless there is a later one."""
         outcome = self._draft.outcome_of(lever)
         if outcome is None:
             return

@@ -1,8 +1,8 @@
-"""Levers that look likely are proved as one plan: the same results, and then fresh launches against the original.
+"""Prove promising levers as one plan: the same results, then fresh launches compared with the unmodified script.
 
-Neither a trial for each lever nor a verification afterwards is needed: nothing that chose the plan is used again. Where
-the results differ, the lever to blame is found by halving. Levers that had a process of their own when they were chosen
-are left out one by one in the same replicates, which shows what each gives next to the others.
+Neither a trial for each lever nor a later verification is needed, since no data that chose the plan is used again. If
+the results differ, the responsible lever is found by bisection. Levers that had a process of their own when they were
+chosen are left out one by one in the same replicates, which shows the gain of each next to the others.
 """
 
 from __future__ import annotations
@@ -37,13 +37,16 @@ from hotlap.records import (
 
 _FAMILY_ALPHA = 0.05
 _MOST_PLANS = 2
-"""How many plans are measured: one, and what is left of it without an idle lever."""
+"""How many plans are measured: one, and that plan without a useless lever."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of levers that were tried at once. ``plan`` is what was kept, with its verification; a lever without
-    an outcome was not decided, and may be tried by itself. ``compared``: the plan was timed on fresh launches."""
+    """The outcomes of levers that were tried at once.
+
+    ``plan`` is what was kept, with its verification; a lever without an outcome is undecided, and may be tried by
+    itself. ``compared``: the plan was timed on fresh launches.
+    """
 
     outcomes: tuple[Outcome, ...] = ()
     plan: Plan = plans_of.EMPTY
@@ -64,7 +67,7 @@ class Together:
         self._compared = False
 
     def settle(self, parts: Sequence[Part]) -> Settled:
-        """Prove that these levers keep the results, measure them, and again without a lever that gives nothing."""
+        """Prove that these levers keep the results and measure them; repeat without a lever that adds nothing."""
         self._count = len(parts)
         for left_to_measure in reversed(range(_MOST_PLANS)):
             proved = self._prove(parts)
@@ -89,8 +92,10 @@ class Together:
     # -- the same results ---------------------------------------------------------------------
 
     def _prove(self, parts: Sequence[Part]) -> tuple[Sequence[Part], Quality | None] | None:
-        """The levers that keep the results together, and the proof of that (None where the timing runs will show it);
-        None where it cannot be shown of any, or not with what is left of the budget."""
+        """The levers that together keep the results, with the proof (None if the timing runs will show it).
+
+        None if that cannot be shown for any, or not with the remaining budget.
+        """
         while parts:
             plan = plan_of(parts)
             if all(self._prover.proof_for(it) == "exact" for it in plan.settings):
@@ -115,10 +120,10 @@ class Together:
         return quality.verdict != "lost"
 
     def _culprit(self, parts: Sequence[Part]) -> tuple[Part, Quality | Failure] | None:
-        """The lever with which the results differ, and what shows it; None where the budget does not allow the search.
+        """The lever that changes the results, with its proof; None if the budget does not allow the search.
 
-        Of levers that together do not keep the results, half are proved next to those that are known to: either these
-        contain the culprit, or they join the known ones and it is among the rest.
+        Of levers that together do not keep the results, half are proved next to those that do: either they contain the
+        culprit, or they join the latter and it is among the rest.
         """
         sound: list[Part] = []
         suspects = list(parts)
@@ -166,8 +171,10 @@ class Together:
         return min(self._trials.rounds, FEWEST_ROUNDS)
 
     def _arms_that_fit(self, parts: Sequence[Part]) -> list[str] | None:
-        """The levers that the plan is launched without as well: those of which no launch showed what they give next to
-        the others, as far as memory and the budget go. None where not even the plan fits."""
+        """The levers without which the plan is launched as well; None if not even the plan fits.
+
+        These are levers whose gain next to the others is unknown, as far as memory and the budget allow.
+        """
         plan = plan_of(parts)
         room = max(0, self._trials.arms_at_once - FEWEST_ARMS)
         without = [it.lever for it in parts if it.comparison is None][:room] if len(parts) > 1 else []
@@ -180,8 +187,10 @@ class Together:
             without.pop()
 
     def _idle(self, found: Verification, quality: Quality) -> Setting | None:
-        """A lever that was not shown to give anything next to the others; None where there is none, where the plan is
-        not better, or where there is no time to measure it without that lever."""
+        """A lever without a proven gain next to the others.
+
+        None if there is none, if the plan is not better, or if there is no time to measure the plan without it.
+        """
         is_better = judge(self._trials.options.objective, found.comparison).verdict == "better"
         if not is_better or not self._is_acceptable(quality):
             return None
@@ -235,7 +244,7 @@ def _others(parts: Sequence[Part], part: Part) -> tuple[str, ...]:
 
 
 def _held_to_family(parts: Mapping[str, Comparison]) -> dict[str, Comparison]:
-    """Those of several levers that are shown on launches may be claimed together (Holm)."""
+    """The levers whose gains on launches may be claimed together (Holm)."""
     held = speed.hold_to_family([it.speed for it in parts.values()], alpha=_FAMILY_ALPHA) if parts else ()
     return {
         name: msgspec.structs.replace(it, speed=found) for (name, it), found in zip(parts.items(), held, strict=True)
@@ -249,7 +258,7 @@ def _kept(
     others: tuple[str, ...],
     accept_unverified: bool,
 ) -> Verdict:
-    """A lever of a plan that was verified, with what shows its share."""
+    """A lever of a verified plan, with the evidence for its share."""
     if not others:
         return of_quality(whole, quality, accept_unverified)
     comparison = msgspec.structs.replace(own or whole, quality=quality)

@@ -1,4 +1,4 @@
-"""From numbers to a verdict, with the sentence that says why."""
+"""Turn measurements into a verdict, with a sentence for the reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hotlap.wording import metric_words
 
 
 def breaks_p99(comparison: Comparison, goal: Goal) -> NoGain | None:
-    """What becomes of something that takes the p99 asked for away: it exceeds it, and its baseline does not."""
+    """The verdict on a candidate that exceeds the required p99 while its baseline does not."""
     states = [p99_state(goal.objective, it) for it in (comparison.baseline_latency, comparison.candidate_latency)]
     if states[1] != "broken" or states[0] == "broken":
         return None
@@ -37,7 +37,7 @@ def breaks_p99(comparison: Comparison, goal: Goal) -> NoGain | None:
 
 
 def of_quality(comparison: Comparison, quality: Quality, accept_unverified: bool) -> Verdict:
-    """What becomes of something faster, by what is known of its numbers."""
+    """The verdict on a faster candidate, by the proof of its results."""
     if quality.verdict == "lost":
         return QualityLost(comparison=comparison, reason=quality.text)
     if quality.verdict == "not-verified" and not accept_unverified:
@@ -50,8 +50,10 @@ def of_quality(comparison: Comparison, quality: Quality, accept_unverified: bool
 def no_gain(
     comparison: Comparison, goal: Goal, *, judgement: Judgement | None = None, unfinished: bool = False
 ) -> NoGain:
-    """What becomes of something that was not shown to be better; ``judgement`` is what the objective says where it is
-    not speed alone, and ``unfinished`` tells that the budget ended the looks."""
+    """The verdict on a candidate that was not shown to be better.
+
+    ``judgement`` is that of the objective if it is not only speed; ``unfinished``: the budget ended the looks.
+    """
     metric = goal.objective.metric
     if not comparison.speed.baseline_agrees:
         reason = comparison.speed.remarks[-1]
@@ -71,7 +73,7 @@ def as_a_whole(verdict: NoGain, others: Sequence[str]) -> NoGain:
 
 
 def little_in_first_measurements(seen: Screened, goal: Goal) -> NoGain:
-    """What becomes of something that might give a little, once a plan is verified."""
+    """The verdict on a candidate with a small possible gain, after a plan was verified."""
     if seen.comparison is not None:
         return no_gain_within_launch(seen.comparison, goal)
     reason = (
@@ -82,7 +84,7 @@ def little_in_first_measurements(seen: Screened, goal: Goal) -> NoGain:
 
 
 def no_gain_within_launch(comparison: Comparison, goal: Goal) -> NoGain:
-    """What becomes of something that took turns with the other levers in one launch, and gave nothing there."""
+    """The verdict on a candidate without a gain in one launch with the other levers."""
     others = [it.lever for it in comparison.baseline.settings]
     next_to = f" next to {', '.join(others)}" if others else ""
     ratio = _ratio(comparison.speed.speedup)
@@ -91,13 +93,13 @@ def no_gain_within_launch(comparison: Comparison, goal: Goal) -> NoGain:
 
 
 def seen(gain: float, rounds: int, goal: Goal) -> Seen:
-    """What becomes of something that was looked at and could not be proved."""
+    """The verdict on a candidate that had a look but could not be proved."""
     reason = f"Measured in one replicate of {rounds} rounds, not proved: no interval, and results were not compared."
     return Seen(speedup=gain, metric=goal.objective.metric, rounds=rounds, reason=reason)
 
 
 def no_time(look_seconds: float, left_seconds: float) -> Skipped:
-    """What becomes of something that could not even be looked at."""
+    """The verdict on a candidate without even a look."""
     left = max(0.0, left_seconds)
     return Skipped(
         reason=f"Even one replicate takes about {look_seconds:.0f} s, and {left:.0f} s of the budget are left."
@@ -105,7 +107,7 @@ def no_time(look_seconds: float, left_seconds: float) -> Skipped:
 
 
 def quick_look_text(budget_seconds: float | None, needed_seconds: float | None, *, on_purpose: bool) -> str:
-    """Why a study proved nothing, and what would."""
+    """Why a study proved nothing, and which budget would."""
     proof = f" A proof needs --budget {needed_seconds:.0f}s." if needed_seconds is not None else ""
     if on_purpose or budget_seconds is None:
         return f"Nothing is proved with --quick.{proof}"
@@ -129,7 +131,7 @@ def _why(comparison: Comparison, delta: float, unfinished: bool) -> str:
 
 
 def why_given_up(verification: Comparison, judgement: Judgement, objective: Objective) -> str:
-    """Why a plan must not be kept after its verification; empty where nothing speaks against it."""
+    """Why a plan must not be kept after its verification; empty if it may be."""
     if judgement.verdict == "better" and p99_state(objective, verification.candidate_latency) == "kept":
         return ""
     if not verification.speed.baseline_agrees:
@@ -145,11 +147,11 @@ def why_given_up(verification: Comparison, judgement: Judgement, objective: Obje
 
 
 def _of_p99(comparison: Comparison, objective: Objective) -> str:
-    """The sentence on the 99th percentile of the candidate's calls, which is not shown to be kept."""
+    """The sentence on a p99 of the candidate's calls that may exceed the required one."""
     allowed = f"{_milliseconds(objective.p99_seconds or 0.0)} is allowed"
     calls, found = comparison.candidate_latency, p99_of(comparison.candidate_latency)
     if found is None:
-        return f"{calls.calls if calls is not None else 0} calls are too few to tell their p99, of which {allowed}."
+        return f"{calls.calls if calls is not None else 0} calls are too few for a p99, of which {allowed}."
     shown = f"{_milliseconds(found.value)} ({_milliseconds(found.low)} to {_milliseconds(found.high)})"
     return f"Its p99 is {shown}, and {allowed}."
 
@@ -159,7 +161,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _why_limited(comparison: Comparison, judgement: Judgement) -> str:
-    """The sentence on the first limit that is not shown to be kept; empty where all are."""
+    """The sentence on the first limit that may be exceeded; empty if there is none."""
     for state in ("broken", "open"):
         for it in judgement.limits:
             if it.state == state:

@@ -1,5 +1,7 @@
-"""The headline: the final plan against the untouched original, on fresh sets. The best of many looks better than it is,
-so nothing that chose the plan is used again."""
+"""Verify the final plan: compare it with the unmodified script, on fresh replicates.
+
+The best of many candidates looks better than it is, so no data that chose the plan is used again.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,18 @@ from hotlap.objective import judge, p99_state
 from hotlap.records import Comparison, Plan, Quality, Run, TurnSet
 
 MORE_SETS = speed.LOOKS[-1]
-"""How far to go on when the first sets decide nothing, and the share of false alarms this second look may spend."""
+"""The second look, if the first is inconclusive, and the share of false positives that it may spend."""
 
 _LAST_RESORT_ROUNDS = 5
-"""Fewer than usual, where nothing more fits: a verification with a wide interval is better than none."""
+"""Fewer rounds than usual, if no more fit: a verification with a wide interval is better than none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The comparison with the original, and the last run of each, taken side by side. ``parts`` are the levers that the
-    plan was also launched without: the plan without each, against the plan."""
+    """The comparison with the unmodified script, and the last run of each.
+
+    ``parts`` compares the plan without a lever with the plan, for each lever that it was also launched without.
+    """
 
     comparison: Comparison
     baseline_run: Run
@@ -38,14 +42,14 @@ class Verification:
     parts: Mapping[str, Comparison] = field(default_factory=dict)
 
     def with_quality(self, quality: Quality) -> Verification:
-        """The same with what is known of the numbers."""
+        """The same with the proof of the results."""
         return replace(self, comparison=msgspec.structs.replace(self.comparison, quality=quality))
 
 
 def verification_cost(
     trials: Trials, prover: Prover | None, plan: Plan, rounds: int | None = None, *, without: Sequence[str] = ()
 ) -> float:
-    """Seconds that the verification of this plan will take, with so many rounds (by default as many as now)."""
+    """The estimated seconds of this plan's verification, with so many rounds (default: as many as now)."""
     arms = _arms(plan, without)
     proof = prover.cost(plan) if prover is not None and plan.settings else 0.0
     return trials.replicates_seconds(arms, speed.HEADLINE_SETS, rounds or trials.rounds) + proof
@@ -61,7 +65,7 @@ def _arms(plan: Plan, without: Sequence[str]) -> list[Plan]:
 
 
 def _fit_rounds(trials: Trials, arms: Sequence[Plan], sets: int) -> None:
-    """Fewer rounds where the sets that are left would otherwise take longer than there is time."""
+    """Use fewer rounds if the remaining replicates would otherwise not fit."""
     for rounds in (trials.rounds, FEWEST_ROUNDS, _LAST_RESORT_ROUNDS):
         if rounds <= trials.rounds and trials.fits(trials.replicates_seconds(arms, sets, rounds)):
             trials.rounds = rounds
@@ -71,10 +75,10 @@ def _fit_rounds(trials: Trials, arms: Sequence[Plan], sets: int) -> None:
 def verify(
     trials: Trials, draft: StudyDraft, prover: Prover, plan: Plan, quality: Quality | None
 ) -> Verification | Failure:
-    """Five fresh sets at 95 %; when these decide nothing and the budget allows it, eight.
+    """Verify a plan by five fresh replicates at 95 %; if these are inconclusive and the budget allows it, by eight.
 
-    ``quality`` is what is already known of the whole plan; None when all its levers are exact, whose losses these very
-    sets compare. A Failure that is ``cut`` is no failure of the plan: the budget ended first.
+    ``quality`` is the proof of the whole plan; None if all its levers are exact, whose losses these replicates compare.
+    A Failure that is ``cut`` is no failure of the plan: the budget ended first.
     """
     measured = measure_plan(trials, draft, plan)
     if isinstance(measured, Failure):
@@ -83,8 +87,11 @@ def verify(
 
 
 def measure_plan(trials: Trials, draft: StudyDraft, plan: Plan, without: Sequence[str] = ()) -> Verification | Failure:
-    """What the objective asks for, without a proof of sameness. In the same replicates the plan is launched without
-    each of the levers ``without``, which shows what each gives next to the others."""
+    """Measure what the objective requires, without a proof of the results.
+
+    In the same replicates the plan is launched without each of the levers ``without``, which shows the gain of each
+    next to the others.
+    """
     arms = _arms(plan, without)
 
     def goes_on(to_come: int) -> bool:
@@ -114,7 +121,7 @@ def measure_plan(trials: Trials, draft: StudyDraft, plan: Plan, without: Sequenc
 
 
 def _part(trials: Trials, sets: Sequence[TurnSet], arms: Sequence[Plan], arm: int) -> Comparison:
-    """The plan against itself without a lever, which is the arm ``arm``."""
+    """Compare the plan with itself without a lever, which is the arm ``arm``."""
     confidence = speed.HEADLINE_CONFIDENCE
     found = compare_parts(
         sets, delta=trials.options.delta, confidence=confidence, reference_arm=arm, candidate_arm=CANDIDATE
@@ -123,7 +130,7 @@ def _part(trials: Trials, sets: Sequence[TurnSet], arms: Sequence[Plan], arm: in
 
 
 def _compared(trials: Trials, plan: Plan, sets: Sequence[TurnSet]) -> Comparison:
-    """At 95 %, or where the first look decided nothing with what the second may spend."""
+    """Compare at 95 %, or after an inconclusive first look with the share of the second."""
     confidence = speed.HEADLINE_CONFIDENCE if len(sets) <= speed.HEADLINE_SETS else 1 - MORE_SETS.alpha
     found = compare_sets(sets, delta=trials.options.delta, confidence=confidence)
     return comparison_of(plans_of.EMPTY, plan, sets, found)

@@ -1,1 +1,1 @@
-"""Batch sizes: throughput of the script, or of its model alone, at other sizes, and which sizes fit."""
+"""Other batch sizes: the throughput of the script or of its model alone, and which sizes fit into memory."""

@@ -14,7 +14,7 @@ WAY_OUT = "If the script has an option for its batch size, name it: --batch-flag
 
 @dataclass(frozen=True, slots=True)
 class Changer:
-    """``own`` is the unmodified script's batch size; ``samples`` are those of its data set (None: unknown)."""
+    """``own`` is the unmodified script's batch size; ``samples`` the size of its data set (None: unknown)."""
 
     own: int
     samples: int | None
@@ -24,7 +24,7 @@ class Changer:
 
 
 def changer_of(workload: Workload, facts: ScriptFacts, samples_per_step: float, flag: str) -> Changer | str:
-    """Choose how to change this script's batch size, or say why it cannot be changed."""
+    """How to change this script's batch size, or a sentence on why that is impossible and what to do."""
     loaders = facts.training_loaders
     if flag:
         return _by_flag(workload, loaders, samples_per_step, flag)
@@ -69,7 +69,7 @@ def _by_flag(workload: Workload, loaders: tuple[LoaderFacts, ...], samples_per_s
 
 
 def flag_value(arguments: tuple[str, ...], flag: str) -> str | None:
-    """Find the option's value in ``--flag 8`` or ``--flag=8``; None if it is absent."""
+    """The value of the option in the arguments, as ``--flag 8`` or ``--flag=8``; None if it is absent."""
     for number, word in enumerate(arguments):
         if word == flag:
             return arguments[number + 1] if number + 1 < len(arguments) else ""
@@ -79,7 +79,7 @@ def flag_value(arguments: tuple[str, ...], flag: str) -> str | None:
 
 
 def with_flag(arguments: tuple[str, ...], flag: str, size: int) -> tuple[str, ...]:
-    """Return the arguments with the option set to a size, in the same form."""
+    """The arguments with the option set to a size, in the same form."""
     words = list(arguments)
     for number, word in enumerate(words):
         if word == flag and number + 1 < len(words):
@@ -96,7 +96,7 @@ def _iterable(loaders: tuple[LoaderFacts, ...]) -> bool:
 
 
 def _data_set(loaders: tuple[LoaderFacts, ...], own: int) -> int | None:
-    """Estimate the samples of an epoch; None if the loader has no length."""
+    """The approximate samples of an epoch; None if the loader has no length."""
     lengths = [it.length for it in loaders]
     if not lengths or any(it is None for it in lengths):
         return None

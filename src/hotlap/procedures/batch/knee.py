@@ -1,4 +1,4 @@
-"""Where the curve of throughput by batch size bends, and which size to measure next. Pure functions."""
+"""Find the knee of throughput by batch size, and the next size to measure. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from hotlap.records import BatchRate
 
 TOLERANCE = 0.03
-"""How far below the best throughput the knee may be, as a share."""
+"""The largest loss of throughput at the knee, as a share of the best throughput."""
 
 CLOSE_ENOUGH = 1.3
-"""Sizes that differ by no more than this factor count as equal."""
+"""Sizes that differ by at most this factor count as equal."""
 
 _ROUND_FROM = 32
 _ROUND_TO = 8
 
 
 def measured(rates: Sequence[BatchRate]) -> list[BatchRate]:
-    """The sizes that worked, the smallest first."""
+    """The sizes that worked, in ascending order."""
     return sorted((it for it in rates if not it.error and it.throughput > 0), key=lambda it: it.batch_size)
 
 
@@ -30,7 +30,7 @@ def knee(rates: Sequence[BatchRate]) -> BatchRate | None:
 
 
 def still_rising(rates: Sequence[BatchRate]) -> bool:
-    """Whether the largest size that worked is notably faster than every smaller one."""
+    """Whether the largest size that worked is clearly faster than all smaller ones."""
     worked = measured(rates)
     if len(worked) < 2:
         return True
@@ -38,7 +38,7 @@ def still_rising(rates: Sequence[BatchRate]) -> bool:
 
 
 def between(low: int, high: int) -> int:
-    """Return a round size near the geometric mean of two; 0 if they are close enough."""
+    """The geometric middle of two sizes, rounded to a usual size; 0 if they are close enough."""
     if low < 1 or high / low <= CLOSE_ENOUGH:
         return 0
     middle = math.sqrt(low * high)
@@ -47,14 +47,14 @@ def between(low: int, high: int) -> int:
 
 
 def next_below_knee(rates: Sequence[BatchRate]) -> int:
-    """Return the size that shows whether the knee is smaller; 0 if it is known closely enough."""
+    """The size that shows whether the knee is smaller; 0 if it is known closely enough."""
     found = knee(rates)
     smaller = [it for it in measured(rates) if found is not None and it.batch_size < found.batch_size]
     return between(smaller[-1].batch_size, found.batch_size) if found is not None and smaller else 0
 
 
 def next_below_failure(rates: Sequence[BatchRate]) -> int:
-    """Return the size that shows how much more fits if the largest one is the fastest; else 0."""
+    """The size that shows how much more fits, if the largest that worked is the fastest; else 0."""
     worked = measured(rates)
     failed = min((it.batch_size for it in rates if it.out_of_memory), default=0)
     if not worked or failed <= worked[-1].batch_size or not still_rising(rates):

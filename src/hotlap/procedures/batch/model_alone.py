@@ -1,7 +1,7 @@
-"""Time the model alone at other batch sizes, with its first batch enlarged or reduced.
+"""Time the model alone at other batch sizes: samples per second and memory, with the first batch enlarged or reduced.
 
-Another batch size changes what is learned, so no plan contains one; the curve of samples per second and memory
-shows whether it would pay.
+Another batch size changes what is learned, so no plan contains one; the curve shows whether a change is worth
+considering.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ _MEMORY_SHARE = 0.8
 def measure_batch_sizes(
     trials: Trials, draft: StudyDraft, observation: Observation, machine: Machine, scales: Sequence[float] = SCALES
 ) -> tuple[BatchRate, ...]:
-    """Time each size in its own replicates next to the script's own size, both fed from memory; the smallest comes
-    first.
+    """Time each size in replicates with the script's own size, both fed from memory, in ascending order.
 
     Returns nothing if no batch came from a loader. A size that fails ends the search for larger ones.
     """
@@ -52,7 +51,7 @@ def measure_batch_sizes(
 def _obstacle(
     timer: SizeTimer, scale: float, before: Sequence[BatchRate], observation: Observation, machine: Machine
 ) -> str:
-    """Return why a size is not tried; empty if it can be tried."""
+    """Why a size is not tried; empty if it is."""
     failed = next((it for it in before if it.scale > 1 and it.error), None)
     if scale > 1 and failed is not None:
         return f"Not tried, because {failed.samples_per_step:g} did not work."

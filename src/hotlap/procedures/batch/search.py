@@ -1,7 +1,7 @@
-"""The search for the batch size: doubling, then narrowing to where more samples per step gain nothing.
+"""The search for the batch size: double it, then narrow down to where more samples per step gain nothing.
 
-Each size is first run alone, on the largest samples of the data set, to see whether it fits; only then it takes turns
-with the script's own size.
+Each size first runs alone, on the largest samples of the data set, to see whether it fits; then it takes turns with the
+script's own size.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LEAST_GROWTH_SHARE = 0.01
 """Share of the initial memory that must be added within a probe to count as growth."""
 
 _SIDE_BY_SIDE_SHARE = 0.8
-"""Share of the memory that two launches may take together; else whole launches alternate."""
+"""The share of memory that two launches may use together; otherwise whole launches are alternated."""
 
 
 def search_batch(
@@ -121,12 +121,12 @@ class _Search:
 
     @property
     def rates(self) -> tuple[BatchRate, ...]:
-        """Every size so far, the script's own included, the smallest first."""
+        """All sizes so far, including the script's own, in ascending order."""
         own = [_sized(self._timer.own(), self._changer.own)] if self._timer.sets else []
         return tuple(sorted([*self._others, *own], key=lambda it: it.batch_size))
 
     def run(self) -> None:
-        """Double, halve if that gained nothing, then narrow; the study is updated meanwhile."""
+        """Double, halve if that gained nothing, then narrow down; keep the study up to date."""
         self._double()
         self._halve()
         self._narrow(knee.next_below_failure)
@@ -148,7 +148,7 @@ class _Search:
                 self._bound_by = "throughput"
 
     def _halve(self) -> None:
-        """Smaller sizes, as long as these are no slower."""
+        """Try smaller sizes as long as they are no slower."""
         size = self._changer.own
         while (size := size // 2) >= 1:
             found = knee.knee(self.rates)
@@ -166,7 +166,7 @@ class _Search:
                 return
 
     def _bound(self, size: int) -> BoundBy:
-        """Return what rules out a size before any measurement; empty if it may be tried."""
+        """Why a size cannot be tried, before measuring; empty if it can."""
         most = self._trials.options.batch.most
         if most is not None and size > most:
             return "cap"
@@ -190,7 +190,7 @@ class _Search:
         return rate
 
     def _probed(self, size: int) -> BatchRate | None:
-        """Launch a size alone and return why it does not work; None if it does."""
+        """Why the size does not work, from one launch by itself; None if it works."""
         scale = size / self._changer.own
         self._draft.tell("trial", f"Does a batch of {size} fit?")
         arm = self._arm(size)
@@ -217,7 +217,7 @@ class _Search:
         return self._crowded(run, scale)
 
     def _crowded(self, run: Run, scale: float) -> BatchRate | None:
-        """Check the headroom of a size that ran, and how later launches share the memory."""
+        """Why a size that ran leaves too little memory; also decides how the next launches share the memory."""
         retries = sum(it.allocator_retries for it in run.blocks)
         if retries:
             reason = f"The device's memory was full: its allocator had to free its cache and retry {retries} times."
@@ -284,7 +284,7 @@ def _two_digits(steps: float) -> str:
 
 
 def _memory_bytes(machine: Machine, *, on_device: bool) -> int:
-    """The memory that the search must fit into: the smallest device's, or what this machine allows."""
+    """The memory limit of the search: that of the smallest device, or of this machine."""
     if on_device:
         return min((it.memory_bytes for it in machine.accelerators), default=0)
     return machine.memory_bytes

@@ -1,4 +1,4 @@
-"""Timing one batch size next to the script's own, in replicates that take turns."""
+"""Time one batch size against the script's own, in replicates that take turns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hotlap.measure.speed import HEADLINE_CONFIDENCE
 from hotlap.records import BatchRate, OutOfMemory, Run, Stage, Stopped, TurnSet
 
 SETS = 3
-"""Replicates of each size."""
+"""Replicates per size."""
 
 _OWN, _OTHER = 0, 1
 _ALIKE = 0.1
@@ -37,7 +37,7 @@ class SizeTimer:
     sets: list[TurnSet] = field(default_factory=list)
 
     def timed(self, scale: float) -> BatchRate:
-        """Measure the samples per second at this size; with ``error`` if it did not work."""
+        """The samples per second at this size, or ``error`` if it did not work."""
         design = Design(
             arms=self.arms(scale),
             purpose=f"batch size {scale:g}",
@@ -66,7 +66,7 @@ class SizeTimer:
         )
 
     def own(self) -> BatchRate:
-        """The script's own size, from the replicates that all others were timed in."""
+        """The script's own size, from the replicates of all other sizes."""
         return BatchRate(
             scale=1.0,
             samples_per_step=self.samples,
@@ -75,16 +75,16 @@ class SizeTimer:
         )
 
     def failed(self, scale: float, reason: str, *, out_of_memory: bool = False) -> BatchRate:
-        """A size without figures."""
+        """A size that was not measured."""
         return BatchRate(scale=scale, samples_per_step=scale * self.samples, error=reason, out_of_memory=out_of_memory)
 
     def judge(self) -> None:
-        """Note whether other processes disturbed what was timed."""
+        """Note whether other processes disturbed the timing."""
         self.draft.judge("batch-sizes", [run for turns in self.sets for run in turns.runs])
 
 
 def samples_of(run: Run) -> float:
-    """Return the samples of a usual step of a run."""
+    """The samples of a typical step of a run."""
     return median(run.steps.samples) if run.steps.samples else 1.0
 
 
@@ -94,7 +94,7 @@ def is_scaled(own: float, other: float, scale: float) -> bool:
 
 
 def _of_the_size(turns: TurnSet, scale: float) -> Failure | None:
-    """Return a failure if the other arm's batches do not have the requested size."""
+    """A failure if the other arm's batches do not have the requested size."""
     own, other = (samples_of(turns.runs[arm]) for arm in (_OWN, _OTHER))
     if is_scaled(own, other, scale):
         return None

@@ -1,8 +1,8 @@
-"""Check in CI whether a script has become slower or its results differ.
+"""Check whether a script became slower, and still produces the same results: for continuous integration.
 
-Nothing is compared across machines or days. The revision or recorded plan is measured again, in the same replicates as
-the current script. ``against.py`` finds what to compare with, ``compare.py`` makes the trials,
-``rule.py`` decides, and ``wording.py`` words the answer.
+Nothing is compared across machines or days. A revision or a recorded plan is measured again, on this machine, in the
+same replicates as the present script. ``against.py`` finds what to compare with, ``compare.py`` makes the trials,
+``rule.py`` decides, and ``wording.py`` phrases the answer.
 """
 
 from hotlap.procedures.check.against import find_against

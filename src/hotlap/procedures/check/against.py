@@ -1,4 +1,4 @@
-"""What to compare with: a git revision, a plan file, a study, or whatever was recorded last."""
+"""Find what to compare with: a git revision, a plan file, a study, or the last recorded plan."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def find_against(
 ) -> Against:
     """Resolve ``name``; without one, the last finished study of this script, else ``hotlap.toml``.
 
-    ``plan_path`` is the plan under which a revision is compared (else ``hotlap.toml`` where it lies there, unless
-    ``without_plan``). Raises :class:`UsageError` for an unknown or ambiguous name, and what reading a plan or study
-    raises.
+    ``plan_path`` is the plan under which a revision is compared (default: ``hotlap.toml`` if it exists, unless
+    ``without_plan``). Raises :class:`UsageError` for an unknown or ambiguous name, and the errors of reading a plan or
+    study.
     """
     if name is None:
         found = _recorded_last(workload, studies)
@@ -42,7 +42,7 @@ def find_against(
 
 
 def _is_file(name: str, workload: Workload) -> bool:
-    """Whether a name is that of a file or folder. Raises :class:`UsageError` where it is a revision's as well."""
+    """Whether a name is a file or folder. Raises :class:`UsageError` if it is a revision as well."""
     path = Path(name)
     if not path.exists():
         if path.suffix in (".toml", ".json"):
@@ -87,7 +87,7 @@ def _recorded_last(workload: Workload, studies: Path) -> Against:
     for directory in reversed(study.studies_in(studies)):
         try:
             found = study.load_study(directory)
-        except StudyError:  # an unreadable study must not hide older ones
+        except StudyError:  # an unreadable study does not hide the others
             continue
         if found.status == "finished" and found.plan.settings and _same_script(found.workload, workload):
             return _of_study(found, str(directory))
@@ -112,7 +112,7 @@ def _of_plan_file(path: Path) -> Against:
 
 
 def _of_study(found: Study, name: str) -> Against:
-    """Nothing of the study is run but its plan's levers, with values that they take. Raises :class:`PlanError`."""
+    """Check the plan of a study, of which only levers with valid values run. Raises :class:`PlanError`."""
     for it in found.plan.settings:
         validate(it)
     return Against(kind="plan", name=name, plan=found.plan, plan_name=name, recorded=recorded_gain(found))

@@ -1,4 +1,4 @@
-"""The trials of a check: observe, time both sides in the same replicates, compare the losses."""
+"""The trials of a check: observe, time both sides in the same replicates until a look decides, compare losses."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def check(
     journal: Journal | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Check:
-    """Compare the current script with the other side on this machine. ``options.delta`` is the smallest slowdown that
-    counts. With a journal the check is kept as a study, for ``hotlap history``.
+    """Compare the present side with the other one on this machine.
 
-    A current script that fails is an answer. What noise may explain is *inconclusive*: a budget too small for the
-    first look, a launch that timed out. Raises :class:`HotlapError` where the other side fails by itself, and
-    :class:`UsageError` for options that make no sense.
+    ``options.delta`` is the smallest slowdown that counts. With a journal the check is stored as a study, for ``hotlap
+    history``. A present script that fails is an answer. A budget too small for the first look and a launch that timed
+    out are *inconclusive*. Raises :class:`HotlapError` if the other side fails by itself, and :class:`UsageError` for
+    invalid options.
     """
     known = all_levers() if levers is None else levers
     check_options(options, known)
@@ -147,7 +147,7 @@ class _Checker:
         ) from error
 
     def _refuse_mixture(self, observation: Observation) -> None:
-        """Raise :class:`UsageError` if the old version imported current modules."""
+        """Raise :class:`UsageError` if the old version imported present modules, which would compare equal."""
         names = observation.run.imported_from_original
         if not names:
             return
@@ -164,7 +164,7 @@ class _Checker:
         return checkout.original if checkout is not None else self._sides.before.directory
 
     def _compare_only_here(self, machine: Machine) -> None:
-        """Drop a gain that was recorded on another machine: the ratio depends on the machine."""
+        """Drop a gain that was recorded on another machine: the ratio depends on the machine too."""
         recorded = self._against.recorded
         here = machine_label(machine)
         if self._against.kind != "plan":
@@ -187,8 +187,7 @@ class _Checker:
     # -- budget --------------------------------------------------------------------------------
 
     def _can_pay(self, proof_seconds: float) -> bool:
-        """Report what the check will take, and reserve the seconds of its proof. False when too little is left for the
-        first look."""
+        """Report the cost of the check, and reserve the seconds of its proof; False if the first look does not fit."""
         trials, first, last = self._trials, speed.LOOKS[0].sets, speed.LOOKS[-1].sets
         trials.reserve_seconds = proof_seconds
         trials.choose_rounds(1)
@@ -232,7 +231,7 @@ class _Checker:
         return limit_of(self._trials.options.delta)
 
     def _time(self) -> SpeedCheck:
-        """Take replicates until an analysis decides, the last one is done, or the budget ends."""
+        """Take replicates until a look decides, the last look is done, or the budget ends."""
         delta, recorded, sides = self._trials.options.delta, self._against.recorded, self._sides
         before, now = Arm(sides.before_plan), Arm(sides.now_plan, workload=sides.now)
         design = Design(
@@ -261,7 +260,7 @@ class _Checker:
         )
 
     def _failed(self, failure: Failure, *, again: bool) -> SpeedCheck:
-        """Handle an arm without timings, perhaps ``again``: a failure of the current script is an answer."""
+        """Handle an arm without numbers: a failure of the present side is an answer."""
         if timed_out(failure) and not (failure.arm == CANDIDATE and again):
             side = "the current script" if failure.arm == CANDIDATE else self._against.name
             text = f"The speed could not be compared: in a trial of {side}: {failure.reason}"
@@ -332,7 +331,7 @@ class _Checker:
         return check
 
     def _keep(self, check: Check) -> None:
-        """Store the answer next to the study, and what ``hotlap history`` shows in it."""
+        """Store the answer next to the study, and in the study what ``hotlap history`` shows."""
         comparison = None
         if check.speed.comparison is not None:
             comparison = comparison_of(
@@ -346,7 +345,7 @@ class _Checker:
 
 
 class _PlanProof:
-    """The proof that the recorded plan's levers require; the timing runs prove exact ones."""
+    """The proof that the recorded plan's levers require; timing runs prove exact ones."""
 
     def __init__(self, prover: ParityProver, against: Against) -> None:
         self._prover = prover
@@ -354,11 +353,11 @@ class _PlanProof:
         self._exact = all(prover.proof_for(it) == "exact" for it in self._plan.settings)
 
     def cost(self) -> float:
-        """Seconds that its launches take."""
+        """The seconds of its launches."""
         return self._prover.cost(self._plan)
 
     def prove(self, sets: Sequence[TurnSet]) -> Parity | Failure:
-        """The plan against the untouched script."""
+        """Compare the plan with the unmodified script."""
         return self._prover.prove_exact(sets) if self._exact else self._prover.prove(self._plan)
 
 
@@ -367,5 +366,5 @@ def _torch_version(machine: Machine) -> str:
 
 
 def without_plan(workload: Workload, against: Against) -> Sides:
-    """The sides of a comparison with a recorded plan: the current script without and with it."""
+    """The sides of a check of a recorded plan: the present script without it, and with it."""
     return Sides(before=workload, before_plan=plans_of.EMPTY, now=workload, now_plan=against.plan)

@@ -1,4 +1,4 @@
-"""A whole check: copies of both sides, the trials, and the study that stores the answer."""
+"""Run a whole check: copy both sides, run the trials, and store the answer in a study."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def check_and_keep(
 ) -> Check:
     """Check a script, and store the answer in the folder of checks below ``studies``.
 
-    If that folder cannot be written the answer says so, since a read-only checkout is no reason to fail. Raises as
-    :func:`hotlap.procedures.check.check` does, and :class:`UsageError` where a revision cannot be checked out.
+    If that folder cannot be written, the answer contains a note: a read-only checkout is no reason to fail. Raises as
+    :func:`hotlap.procedures.check.check` does, and :class:`UsageError` if a revision cannot be checked out.
     """
     with owned_folder("hotlap-check-") as folder:
         sides = _sides(workload, against, folder)

@@ -1,4 +1,4 @@
-"""Compare losses with those at a revision: the same seed must give the same losses."""
+"""Check that the script still has the same losses as at a revision, with the same seed."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _LAUNCHES = 4
 class TwoScripts:
     """The gates of parity for two versions of a script under one plan.
 
-    A change of rounding is allowed, as for a lever: another order of the same sums changes a loss by as much. What a
-    trial already compares to the last bit is not launched again.
+    A change of rounding is allowed, as for a lever: another order of the same sums changes a loss by as much. Losses
+    that the timing runs already show to be identical are not compared again.
     """
 
     def __init__(self, trials: Trials, sides: Sides) -> None:
@@ -37,11 +37,11 @@ class TwoScripts:
         self._sides = sides
 
     def cost(self) -> float:
-        """Seconds that all launches take."""
+        """The seconds of all launches."""
         return _LAUNCHES * self._trials.costs.of_launch(self._sides.before_plan, self.steps)
 
     def prove(self, sets: Sequence[TurnSet]) -> Parity | Failure:
-        """The verdict; a Failure when the current script failed in the run that compares numbers."""
+        """The verdict; a Failure if the present script failed in the parity run."""
         timed = [judge(_exactly(*it.runs[:3])) for it in sets]
         if timed and all(it.verdict == "exact" and it.steps >= self.steps for it in timed):
             return min(timed, key=lambda it: it.steps)
@@ -79,9 +79,9 @@ class TwoScripts:
 
 
 def without_blame(parity: Parity) -> Parity:
-    """Return the verdict without differences that the script also shows between its own runs.
+    """The verdict, or *not verified* if two runs of the same script differ as well.
 
-    What may not change from step to step (G0) needs no repetition.
+    Settings that must not change from step to step (G0) need no repetition.
     """
     gates = {it.gate: it for it in parity.gates}
     itself = gates.get("G1")

@@ -1,7 +1,7 @@
-"""Compare a patched script with the levers installed from outside: speed and results must match.
+"""Prove a patched script: it must be as fast as the levers were from outside, with the same results.
 
-One side is the original with the patch's levers installed, the other the patched copy with no plan. Levers that are not
-in the patch are on neither side.
+One side is the original with the patch's levers installed, the other the patched copy without a plan; they take turns.
+Levers that are not in the patch are on neither side.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def prove_patch(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> PatchProof:
-    """Run both sides and compare them. ``replaced`` are the paths of the original's files, which the patched copy
-    must not have run; ``options.delta`` is the slowdown that counts.
+    """Run both sides and compare them.
 
-    Raises :class:`HotlapError` when the original cannot be measured.
+    ``replaced`` are the paths of the original's files, which the patched copy must not run; ``options.delta`` is the
+    smallest slowdown that counts. Raises :class:`HotlapError` if the original cannot be measured.
     """
     trials = Trials(sides.before, options, JournaledExecutor(executor, clock=clock))
     draft = StudyDraft(blank_study(sides.before, options, None), trials, None, on_progress)
@@ -86,7 +86,7 @@ class _Proof:
     # -- turns --------------------------------------------------------------------------------
 
     def _time(self) -> tuple[CheckVerdict, SpeedComparison | str]:
-        """Take replicates until an analysis decides; or return why the patched copy could not be timed."""
+        """Take replicates until a look decides; returns the comparison, or why the patched copy could not be timed."""
         delta, sides = self._trials.options.delta, self._sides
         before, after = Arm(sides.before_plan), Arm(sides.now_plan, workload=sides.now)
         design = Design(
@@ -110,7 +110,7 @@ class _Proof:
         return same_numbers(turns)
 
     def _failed(self, failure: Failure) -> str:
-        """Return why the patched copy failed. Raises :class:`HotlapError` if the original failed."""
+        """Why the patched copy failed. Raises :class:`HotlapError` if the original did."""
         if isinstance(failure.ending, Stopped):
             return f"The patched copy diverged. {failure.reason}"
         if failure.arm == CANDIDATE and not isinstance(failure.ending, Completed):
@@ -126,7 +126,7 @@ class _Proof:
         )
 
     def _check_copy(self, run: Run) -> None:
-        """Raise :class:`HotlapError` if the copy used the original's files."""
+        """Raise :class:`HotlapError` if the copy ran the original's files: they would be compared with themselves."""
         taken = sorted({it.file for it in run.facts.sites} & self._replaced)
         if not taken:
             return

@@ -1,8 +1,8 @@
-"""The change of each phase as a share of the step before, with intervals over replicates.
+"""The change of each phase of a step, as a share of the step before, with an interval over replicates.
 
-As with the speed, a launch is the replicate: the phases of one replicate give one number, and rounds are never counted
-as if they were launches. Six phases are tested together, so each interval has the confidence that Bonferroni's
-correction requires, and no phase is named in more than 5 % of checks of a script that did not change.
+As for speed, each replicate gives one number per phase, and rounds are never counted as if they were launches. Six
+phases are tested together, so each interval has the confidence of Bonferroni's correction: for a script that did not
+change, a phase is named in at most 5 % of checks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FEWEST_SETS = 3
 
 
 def phase_shifts(sets: Sequence[TurnSet]) -> tuple[PhaseShift, ...]:
-    """Compute every phase's change between the sides; empty if too few replicates have a time account."""
+    """The change of every phase between the two sides; none with too few time accounts."""
     known = [
         (before, now)
         for turns in sets
@@ -50,7 +50,7 @@ _Seconds = tuple[float, ...]
 
 
 def _per_sample(run: Run) -> _Seconds | None:
-    """Seconds per sample of each phase in the timed steps of a run; None where its steps were not split."""
+    """Seconds per sample of each phase in the timed steps of a run; None if they were not split into phases."""
     steps = run.steps
     columns = [steps.seconds_in(phase)[_warm_up_rows(run) :] for phase in STEP_PHASES]
     samples = steps.samples[_warm_up_rows(run) :]
@@ -63,7 +63,7 @@ def _per_sample(run: Run) -> _Seconds | None:
 
 
 def _warm_up_rows(run: Run) -> int:
-    """How many rows to leave out: those before the first timed block. Each block has one more step before it."""
+    """The number of rows before the first timed block. Each block has one additional step before it."""
     timed = sum(it.steps + 1 for it in run.blocks[run.warm_up_blocks :])
     rows = len(run.steps.wall_seconds)
     return max(warm_up_steps(run.steps), rows - timed) if timed else warm_up_steps(run.steps)

@@ -1,4 +1,4 @@
-"""The rule that decides whether a script is slower; both kinds of error are bounded.
+"""Decide whether a script is slower, with bounds on both kinds of error.
 
 At each look (:data:`hotlap.measure.speed.LOOKS`) with its alpha: *slower* when the whole two-sided interval of
 confidence 1 - alpha is below 1 and the estimate is at least delta below it; *not slower* when the one-sided interval
@@ -25,8 +25,10 @@ def limit_of(delta: float) -> float:
 def look_at(
     sets: Sequence[TurnSet], recorded: RecordedGain | None, delta: float
 ) -> tuple[CheckVerdict, Estimate, float, SpeedComparison]:
-    """The verdict after so many replicates; what is judged, with its interval; the end of the one-sided interval; and
-    the comparison itself. While the baseline disagrees with itself, nothing is decided."""
+    """The verdict after so many replicates, the judged ratio, the end of its one-sided interval, and the comparison.
+
+    Nothing is decided while the baseline differs from its repeat.
+    """
     alpha = speed.alpha_at(len(sets))
     found = compare_sets(sets, delta=delta, confidence=1 - alpha)
     one_sided = compare_sets(sets, delta=delta, confidence=1 - 2 * alpha)
@@ -38,7 +40,7 @@ def look_at(
 
 
 def is_decided(sets: Sequence[TurnSet], recorded: RecordedGain | None, delta: float) -> bool:
-    """Return whether these replicates give a verdict."""
+    """Whether the look at these replicates gives a verdict."""
     return look_at(sets, recorded, delta)[0] != "inconclusive"
 
 
@@ -52,11 +54,11 @@ def decide(judged: Estimate, at_least: float, delta: float, *, agrees: bool) -> 
 
 
 def share_of(today: Estimate, recorded: RecordedGain, confidence: float) -> Estimate:
-    """Today's speedup as a share of the recorded one, both of which are uncertain.
+    """The present speedup as a share of the recorded one, both with uncertainty.
 
     The interval of a difference (here of logarithms) from the intervals of its two parts: Zou and Donner (2008),
-    *Construction of confidence limits about effect measures*. The recorded interval is first brought to the
-    ``confidence`` of today's.
+    *Construction of confidence limits about effect measures*. The recorded interval is first converted to the
+    ``confidence`` of the present one.
     """
     then = recorded.speedup
     degrees = recorded.sets - 1

@@ -1,4 +1,4 @@
-"""The sentences of a check: what was found, and what can be done about it."""
+"""The sentences of a check: its result, and what to do about it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def speed_text(
     phases: Sequence[PhaseShift] = (),
     disturbance: Disturbance | None = None,
 ) -> str:
-    """The speed in some sentences, with the phases that moved and what disturbed it; ``short`` says that the budget
-    ended the looks."""
+    """Sentences on the speed, with the changed phases and disturbances; ``short``: the budget ended the looks."""
     said = _about_speed(verdict, against, delta, comparison, judged, at_least, short=short)
     busy = f"It was measured while {disturbance.words}." if disturbance is not None else ""
     return " ".join(filter(None, (said, phases_text(phases, failed=verdict == "failed"), busy)))
@@ -76,7 +75,7 @@ _MARGIN = 1.15
 
 
 def phases_text(phases: Sequence[PhaseShift], *, failed: bool) -> str:
-    """Which phases moved, the largest change first, each as a share of the step before."""
+    """The changed phases, the largest change first, as shares of the step before."""
     moved = sorted((it for it in phases if it.moved), key=lambda it: -abs(it.change.value))
     if not moved:
         return "No single phase of the step changed measurably." if failed and phases else ""
@@ -94,7 +93,7 @@ def _shift_words(it: PhaseShift) -> str:
 
 
 def over_budget_text(cost: CheckCost, budget_seconds: float, disturbance: Disturbance | None) -> str:
-    """Why nothing was compared: what a check takes, and what the budget is."""
+    """Why nothing was compared: the cost of a check, and the budget."""
     busy = f" That was estimated while {disturbance.words}, and may be less on a quiet machine." if disturbance else ""
     return (
         f"Nothing was compared: the budget of {budget_seconds:.0f} s is too small for a check, which takes "
@@ -130,7 +129,7 @@ def _undecided(found: SpeedComparison, short: bool) -> str:
 
 
 def numbers_text(against: Against, quality: Quality) -> str:
-    """What the gates say, and what to do where they say no."""
+    """The result of the gates, and what to do if one failed."""
     if quality.verified:
         return quality.text
     if against.kind == "plan":
@@ -141,7 +140,7 @@ def numbers_text(against: Against, quality: Quality) -> str:
 
 
 def overall(speed: SpeedCheck, numbers: NumbersCheck | None) -> tuple[CheckVerdict, str]:
-    """The verdict of both parts together, and the sentences that it rests on."""
+    """The verdict of both parts together, and the sentences behind it."""
     parts: Sequence[SpeedCheck | NumbersCheck] = [speed] if numbers is None else [speed, numbers]
     for verdict in ("failed", "inconclusive"):
         texts = [it.text for it in parts if it.verdict == verdict]
