@@ -16,6 +16,10 @@ BANNED = {
     "vouch": "a program does not vouch; say what the measurement supports",
     "samples a second": "write: samples per second",
     "put right": "write: fixed",
+    "dearest": "write: costliest",
+    "of its own accord": "write: by itself",
+    "comes to rest": "write: settles or ends",
+    "doorways": "write: patched functions",
 }
 
 
