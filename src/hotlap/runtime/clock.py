@@ -1,4 +1,4 @@
-"""The step clock: where the time of each training step goes.
+"""The step clock, which splits each training step into phases.
 
 A step is one full optimizer cycle with all its micro-batches. It ends when the *anchor* optimizer has really
 updated its parameters (reported by torch's own global hook), or, in scripts without an optimizer, at the end of a
@@ -55,18 +55,18 @@ from hotlap.runtime.stopwatch import (
 UPDATES_BEFORE_NEW_ANCHOR = 16
 FORWARDS_OF_A_LOOP = 2
 WITH_TIMED_EVENTS = ("cuda", "xpu")
-"""Devices whose events, recorded on streams, tell the time between them."""
+"""Devices whose events, recorded on streams, measure the time between them."""
 STEPS_ALONE = 8
-"""After so many steps of one optimizer alone another one that steps is taken for its successor."""
+"""After this many steps of one optimizer alone, another one that steps counts as its successor."""
 
 
 class Scaling(Protocol):
-    """Knows what the script's GradScaler multiplied; ``unscaled`` is None without one."""
+    """Removes the factor of the script's GradScaler from a loss; ``unscaled`` is None without one."""
 
     unscaled: Any
 
     def before_scaling(self, loss: Any) -> Any:
-        """The loss as the script computed it."""
+        """The loss before scaling."""
 
 
 class StepClock:
@@ -234,7 +234,7 @@ class StepClock:
         return result
 
     def _outside_so_far(self, phase: int) -> None:
-        """Nothing since the last step was the training's."""
+        """Move all time since the last step out of training."""
         self._watch.fold(FOLD_INTO_OUTSIDE if phase == OUTSIDE else FOLD_INTO_EVALUATION)
         self.evaluating = True
         self.outside_phase = phase
@@ -244,7 +244,7 @@ class StepClock:
             tell(phase)
 
     def _training_goes_on(self, root: Any) -> None:
-        """A training forward begins after forwards that evaluated, or seem to have."""
+        """Begin a training forward after forwards that evaluated, or seem to have."""
         in_a_loop = self._evaluations >= FORWARDS_OF_A_LOOP
         if self._perhaps == id(root) and in_a_loop:  # back in training mode, without a backward in between
             self._watch.fold(WAS_EVALUATION)
@@ -309,7 +309,7 @@ class StepClock:
             self._end_step()
 
     def _replayed(self, captured: CapturedStep) -> None:
-        """A graph has done backward passes, and perhaps updates, that no hook reported."""
+        """Note that a graph ran backward passes, and perhaps updates, that no hook reported."""
         if not self._stopwatch_chosen:
             self._follow("cuda", (self._torch.cuda.current_device(),))
         if self._perhaps or self.evaluating:
@@ -328,8 +328,8 @@ class StepClock:
         """Whether an update ends the step. The first optimizer that steps sets the pace.
 
         Another one succeeds it at once where the first had stepped alone for a while, as in a script that trains one
-        module after the other. Should the first come back soon, the other is one that steps now and then (a generator
-        after many updates of its critic), and from then on belongs to the first one's step. Where both stepped in turns
+        module after the other. If the first steps again soon, the other is one that steps occasionally (a generator
+        after many updates of its critic), and from then on belongs to the first one's step. If both took turns
         from the beginning, the other takes over once it has stepped many times without the first.
         """
         if self._anchor is None:
@@ -402,7 +402,7 @@ class StepClock:
             self._wait_for_device()
 
     def resume(self) -> None:
-        """The running step begins now: what passed since the last one ended was not the script's."""
+        """Begin the running step now, since the time after the last one was not the script's."""
         self._watch.restart()
 
     def drain(self) -> None:
@@ -435,7 +435,7 @@ class StepClock:
         self._on_step()
 
     def kept_losses(self) -> list[Any]:
-        """The copies of losses that stay on their device until :meth:`drain` reads them."""
+        """Copies of losses that remain on their device until :meth:`drain` reads them."""
         return [it for it in self._losses[self._read_losses :] if hasattr(it, "untyped_storage")]
 
     def steps(self) -> Steps:

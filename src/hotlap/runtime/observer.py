@@ -95,7 +95,7 @@ class Observer:
         hooks.step_ended.append(self._step_ended)
 
     def _retire(self) -> None:
-        """Leave the hooks that every step passes: all that can be learnt there cheaply is known."""
+        """Remove the hooks of every step, once all facts that are cheap to observe are known."""
         hooks = self._interception.hooks
         hooks.step_ended = [it for it in hooks.step_ended if it != self._step_ended]
         for listeners, own in (
@@ -211,7 +211,7 @@ class Observer:
         return args, kwargs
 
     def _watch_autocast(self, root: Any) -> None:
-        """Within the model from the second step on: by then it shows whether the script compiles anything."""
+        """Observe inside the model from the second step on, when it is known whether the script compiles."""
         device = device_kind(root)
         self._autocast.around(device)
         if self._clock.steps_done:
@@ -278,7 +278,7 @@ class Observer:
     # -- the result ----------------------------------------------------------------------------
 
     def facts(self) -> ScriptFacts:
-        """Everything that was seen."""
+        """All observed facts."""
         torch, steps = self._torch, max(self._clock.steps_done, 1)
         evaluation, checkpoints = self._outside.facts() if self._outside is not None else (None, None)
         models = tuple(it.facts(self._flops, self._sites, self._blocks) for it in self._models.values())
@@ -434,7 +434,7 @@ def _optimizer_facts(optimizer: Any, site: CallSite | None, requested: dict[str,
 
 
 def _drawing(torch: Any, dataset: Any) -> bool:
-    """Whether fetching one sample draws random numbers: tried here, in a process that is about to end."""
+    """Whether fetching one sample draws random numbers; tried in a process that is about to end."""
     random.seed(0)
     before = randomness.states(torch)
     try:

@@ -1,4 +1,4 @@
-"""What the script changes: a copy-on-write layer over the user's files (see :mod:`hotlap.runtime.view`)."""
+"""A copy-on-write layer over the user's files for what the script changes (see :mod:`hotlap.runtime.view`)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class Overlay(View):
-    """A view that can be written to. ``noted`` is told of every path that is opened for writing, and whether it was
-    redirected."""
+    """A writable view. ``noted`` is called with every path opened for writing, and whether it was redirected."""
 
     def __init__(self, folder: str, roots: Mapping[str, bool], noted: Callable[[str, bool], None]) -> None:
         super().__init__(folder, roots)
@@ -92,8 +91,8 @@ class Overlay(View):
         return self._upper + place.path
 
     def for_writing_into(self, path: str) -> str:
-        """Where on the disk native code is to make files in a folder, which may have to be made; what the user keeps
-        in it is not to be seen there."""
+        """Where on disk native code must create files in a folder, which is created if necessary and does not show the
+        user's files."""
         place = self._resolve(path)
         if not place.protected:
             return place.path
@@ -105,11 +104,11 @@ class Overlay(View):
         return self._upper + place.path
 
     def has_made(self, place: str) -> bool:
-        """Whether a path on the disk is of the upper tree."""
+        """Whether a path on disk belongs to the upper tree."""
         return place.startswith(f"{self._upper}/")
 
     def folders_were_made(self) -> None:
-        """Native code made folders at a path that it was given."""
+        """Register folders that native code created at a path."""
         self._changed()
 
     def make_directory(self, path: str, mode: int) -> None:
@@ -150,7 +149,7 @@ class Overlay(View):
             self._copy_across(physical, status, place)
 
     def _link_open_file(self, kernels_link: str, place: Place) -> None:
-        """Give a name to a file that is open and has none (``O_TMPFILE``)."""
+        """Give a name to an open file without one (``O_TMPFILE``)."""
         self._prepare(place)
         root = posix.open("/", os.O_RDONLY | os.O_CLOEXEC)
         try:  # without a descriptor of a directory, no link is followed
@@ -279,7 +278,7 @@ class Overlay(View):
             raise error(EEXIST)
 
     def _prepare(self, place: Place) -> None:
-        """Make sure that the upper tree has the directory in which something is about to be made."""
+        """Ensure that the upper tree has the directory of a new entry."""
         if not place.protected:
             return
         self._refuse_closed(place.directory)
@@ -301,7 +300,7 @@ class Overlay(View):
             self._mirror(directory.parent)
             path = self._upper + directory.path
             status = posix.stat(directory.path)
-            with self._times_kept(directory.parent), contextlib.suppress(FileExistsError):  # another was faster
+            with self._times_kept(directory.parent), contextlib.suppress(FileExistsError):  # another process was faster
                 posix.mkdir(path, 0o700)
                 copy_attributes(directory.path, path)
                 posix.chmod(path, stat.S_IMODE(status.st_mode) | 0o700)
@@ -311,7 +310,7 @@ class Overlay(View):
 
     @contextlib.contextmanager
     def _times_kept(self, directory: Directory) -> Iterator[None]:
-        """Something is put into the upper tree that the view had in that directory before."""
+        """Add an existing entry of the view to the upper tree."""
         path = self._upper + directory.path
         status = posix.stat(path)
         try:
@@ -327,7 +326,7 @@ class Overlay(View):
             copy_file(place.path, target, status, staging=self._staging, contents=contents, replace=False)
 
     def _copy_all_up(self, place: Place) -> None:
-        """Make the upper tree hold all that the view shows at ``place``."""
+        """Copy everything that the view shows at ``place`` to the upper tree."""
         physical, status = self._existing(place)
         if stat.S_ISDIR(status.st_mode):
             directory = self._directory_at(place)
@@ -344,7 +343,7 @@ def _is_device(status: os.stat_result) -> bool:
 
 
 def _refuse_others(status: os.stat_result, path: str) -> None:
-    """Raise what the kernel raises for a change of somebody else's file that this user may not write either."""
+    """Raise the kernel's error for changing another user's file without permission."""
     if status.st_uid != posix.geteuid() and not stat.S_ISLNK(status.st_mode) and not posix.access(path, os.W_OK):
         raise error(EPERM)
 

@@ -24,15 +24,17 @@ WATCHED = tuple(dict.fromkeys(row.module for row in TABLE))
 
 
 class Silencer:
-    """Silences trackers in this process; what they keep locally goes below ``folder``. ``notes`` are sentences for the
-    report, one for each tracker that the script asked to send something."""
+    """Silences trackers in this process; their local files go below ``folder``.
+
+    ``notes`` are sentences for the report, one for each tracker that the script configured to send something.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         self.notes: list[str] = []
 
     def on_import(self, name: str, module: ModuleType) -> None:
-        """To be called once one of :data:`WATCHED` was imported."""
+        """Wrap the calls of a module of :data:`WATCHED` after its import."""
         for row in TABLE:
             if row.module == name:
                 self._silence(row, module)
@@ -45,7 +47,7 @@ class Silencer:
         held = _held(owner, attribute)
         original = held.__func__ if isinstance(held, (classmethod, staticmethod)) else held
         if not callable(original) or hasattr(original, "silenced_by_hotlap"):
-            return  # another version of the tracker, or an alias of what is silenced already
+            return  # another version of the tracker, or an alias that is already silenced
         stand_in = self._stand_in(row, module, original)
         setattr(owner, attribute, type(held)(stand_in) if held is not original else stand_in)
         _replace_aliases(row.module.partition(".")[0], original, stand_in)
@@ -69,7 +71,7 @@ class Silencer:
         return silenced
 
     def _force(self, row: Forced, bound: inspect.BoundArguments) -> None:
-        """Put the row's values in the place of the arguments of this call."""
+        """Replace the arguments of this call by the row's values."""
         given = _by_name(bound)
         if any(given.get(name) in row.kept for name, _ in row.values if name in given):
             return
@@ -92,14 +94,14 @@ class Silencer:
 
 
 def _held(owner: Any, attribute: str) -> Any:
-    """What stands under that name, as it stands there: a class method is not bound."""
+    """The attribute as stored: a class method is not bound."""
     if owner is None:
         return None
     return inspect.getattr_static(owner, attribute, None)
 
 
 def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:
-    """The arguments of a call, those that went into ``**keywords`` among them."""
+    """The arguments of a call, including those in ``**keywords``."""
     found = dict(bound.arguments)
     for name, parameter in bound.signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -108,7 +110,7 @@ def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:
 
 
 def _set(bound: inspect.BoundArguments, name: str, value: object) -> None:
-    """Give this argument that value; a version of the tracker that does not know it goes without."""
+    """Set this argument, unless this version of the tracker does not have it."""
     if name in bound.signature.parameters:
         bound.arguments[name] = value
         return
@@ -118,7 +120,7 @@ def _set(bound: inspect.BoundArguments, name: str, value: object) -> None:
 
 
 def _replace_aliases(package: str, original: object, stand_in: Callable[..., Any]) -> None:
-    """Put the stand-in wherever a module of the package holds the original, as a function or as a bound method."""
+    """Replace the original by the stand-in in all modules of the package, as a function or a bound method."""
     for module in list(_modules_of(package)):
         for name, value in list(vars(module).items()):
             if value is original:

@@ -1,4 +1,4 @@
-"""Which calls of which trackers are silenced in a trial, and how: one row each.
+"""The calls of trackers that are silenced in a trial, and how: one row each.
 
 Names are public ones, as the trackers' own documentation gives them, unless the row's ``source`` says otherwise.
 """
@@ -18,7 +18,7 @@ _NO_UPLOAD = "The script uploads with {}; trials upload nothing."
 
 @dataclass(frozen=True)
 class Call:
-    """A call that is not made: the module that the row names, and the arguments by name."""
+    """A suppressed call: the module of the row, and the arguments by name."""
 
     module: ModuleType
     arguments: dict[str, Any]
@@ -31,9 +31,9 @@ Answer: TypeAlias = Callable[[Call], Any]
 class Forced:
     """A call whose arguments get these ``values``; ``{folder}`` in them is a folder of the run, ``{uri}`` its address.
 
-    ``goes_online`` says which of the script's own values would have sent something, which ``note`` then reports. A call
-    with one of the values in ``kept`` is left alone. ``without_variables`` are environment variables that would say the
-    same as an argument. With ``on_import`` the call is made once as soon as the module is there.
+    ``goes_online`` are the script's own values that would have sent something, which ``note`` then reports. A call with
+    one of the values in ``kept`` is unchanged. ``without_variables`` are environment variables that mean the same as an
+    argument. With ``on_import`` the call is made once, as soon as the module is imported.
     """
 
     module: str
@@ -49,7 +49,7 @@ class Forced:
 
 @dataclass(frozen=True, kw_only=True)
 class Answered:
-    """A call that is not made: the script gets ``answer`` instead, and the report ``note``."""
+    """A suppressed call: the script gets ``answer`` instead, and the report ``note``."""
 
     module: str
     name: str
@@ -89,7 +89,7 @@ def _argument(name: str) -> Answer:
 
 
 def _one_sweep_run(call: Call) -> None:
-    """What an agent calls for each point of a sweep, once and with the script's own defaults."""
+    """Run an agent's function once, with the script's own defaults, instead of a sweep."""
     function = call.arguments.get("function")
     if callable(function):
         function()

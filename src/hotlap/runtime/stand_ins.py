@@ -1,8 +1,8 @@
-"""What stands in the place of ``open`` and of the functions of :mod:`os` while a trial runs.
+"""Replacements for ``open`` and the functions of :mod:`os` during a trial.
 
-Each stand-in asks the overlay where a path really is, and calls the original there. They are objects rather than
-functions, because a function turns into a method when a class body holds it, and the built-in originals do not; they
-pickle as the name they stand for. Calls with a file descriptor go straight to the original.
+Each stand-in resolves a path through the overlay and calls the original with the result. They are objects rather than
+functions, because a function in a class body becomes a method, and the built-in originals do not; they pickle as the
+name they replace. Calls with a file descriptor go straight to the original.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StandIn:
         raise NotImplementedError
 
     def _path(self, path: Any, directory: int | None = None) -> str:
-        """The path as text; seen from the directory that is open as ``directory``, if any."""
+        """The path as text, relative to the directory that is open as ``directory``, if any."""
         text: str = path if path.__class__ is str else os.fsdecode(path)
         if directory is None or text.startswith("/"):
             return text
@@ -54,7 +54,7 @@ class StandIn:
 
 
 def _naming(failure: OSError, path: Any, other: Any = None) -> OSError:
-    """The failure with the names that the script used, not those of the study's copies."""
+    """The error with the names that the script used instead of those of the study's copies."""
     failure.filename = path
     if other is not None:
         failure.filename2 = other
@@ -97,7 +97,7 @@ class Open(StandIn):
 
     @contextlib.contextmanager
     def seen_to(self) -> Iterator[None]:
-        """What this thread opens meanwhile is redirected."""
+        """Mark this thread: what it opens inside the block is already redirected."""
         thread = get_ident()
         outermost = thread not in self.threads_inside
         self.threads_inside.add(thread)
@@ -131,7 +131,7 @@ class OpenDescriptor(StandIn):
 
 
 class Status(StandIn):
-    """``os.stat`` and ``os.lstat``: called so often that they have a way of their own."""
+    """``os.stat`` and ``os.lstat``, with a fast path since they are called very often."""
 
     def __init__(self, original: Callable[..., Any], overlay: Overlay, *, follow: bool) -> None:
         super().__init__(original, overlay)
@@ -153,7 +153,7 @@ class Status(StandIn):
 
 
 class Reading(StandIn):
-    """Functions that look at one path: ``access``, ``readlink``, ``statvfs``, ``getxattr``, ``listxattr``."""
+    """Functions that read one path: ``access``, ``readlink``, ``statvfs``, ``getxattr``, ``listxattr``."""
 
     def __init__(self, original: Callable[..., Any], overlay: Overlay, *, follow: bool = True) -> None:
         super().__init__(original, overlay)
@@ -175,7 +175,7 @@ class Reading(StandIn):
 
 
 class Access(Reading):
-    """``os.access``, which answers ``False`` where others raise."""
+    """``os.access``, which returns ``False`` where others raise."""
 
     def __call__(self, path: Any, *arguments: Any, dir_fd: int | None = None, **keywords: Any) -> Any:
         try:
@@ -185,7 +185,7 @@ class Access(Reading):
 
 
 class Changing(Reading):
-    """Functions that change the length, mode, owner, times or attributes of what is at one path, or open."""
+    """Functions that change the length, mode, owner, times or attributes of a path or an open file."""
 
     def __call__(self, path: Any, *arguments: Any, dir_fd: int | None = None, **keywords: Any) -> Any:
         if isinstance(path, int):
@@ -251,7 +251,7 @@ class Removing(StandIn):
 
 
 class Renaming(StandIn):
-    """``rename`` and ``replace``, which are one on POSIX."""
+    """``rename`` and ``replace``, which are the same on POSIX."""
 
     def __call__(self, src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
         try:
@@ -272,7 +272,7 @@ class Linking(StandIn):
     ) -> None:
         try:
             source, target = self._path(src, src_dir_fd), self._path(dst, dst_dir_fd)
-            # Without directory descriptors the original is link(2), which on Linux follows no link whatever it is told.
+            # Without directory descriptors the original is link(2), which never follows a link on Linux.
             follows = sys.platform == "darwin" or src_dir_fd is not None or dst_dir_fd is not None
             self._overlay.link(source, target, follow=follow_symlinks and follows)
         except OSError as failure:
@@ -301,7 +301,7 @@ class ListDirectory(StandIn):
 
 
 class ScanDirectory(StandIn):
-    """``os.scandir``: the original where nothing was ever written, else entries of our own."""
+    """``os.scandir``: the original for directories without writes, else entries of our own."""
 
     def __call__(self, path: Any = ".") -> Any:
         given = "." if path is None else path
@@ -407,7 +407,7 @@ class WorkingDirectory(StandIn):
 
 
 def stand_ins(overlay: Overlay) -> dict[Any, Any]:
-    """Each original with what stands in its place; originals that this platform lacks are left out."""
+    """Each original with its stand-in, without originals that this platform lacks."""
     opening = OpenDescriptor(posix.open, overlay)
     found: dict[Any, Any] = {
         io.open: Open(overlay, opening),

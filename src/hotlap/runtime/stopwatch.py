@@ -1,9 +1,8 @@
-"""The log of phase changes, kept by the processor's clock or by events on a device's stream.
+"""The log of phase changes, by the processor's clock or by events on a device's stream.
 
-A mark says which phase the time since the last mark belonged to. Writing one costs the step as little as can be: one
-call of C that adds two entries to one flat list, with no frame of ours (the step's own data has just pushed our code
-out of the caches) and no object that the garbage collector would count. All adding up is left to :meth:`drain`, between
-blocks.
+A mark names the phase of the time since the last mark. It costs the step as little as possible: one C call that appends
+two entries to a flat list, without a Python frame of ours (the step's data has just evicted our code from the caches)
+and without an object that the garbage collector counts. :meth:`drain` sums up, between blocks.
 """
 
 from __future__ import annotations
@@ -15,25 +14,25 @@ from hotlap.records import STEP_PHASES, Phase
 
 DATA_WAIT, HOST_TO_DEVICE, FORWARD = map(STEP_PHASES.index, ("data_wait", "host_to_device", "forward"))
 BACKWARD, OPTIMIZER, OTHER = map(STEP_PHASES.index, ("backward", "optimizer", "other"))
-"""What a mark says the time before it was: a phase by its place in the table."""
+"""The phase of the time before a mark, as an index into the table of phases."""
 
 OUTSIDE = len(STEP_PHASES)
 EVALUATION, CHECKPOINT = OUTSIDE + 1, OUTSIDE + 2
-"""From ``OUTSIDE`` on no part of a step; these two are the kinds of it that are known."""
+"""From ``OUTSIDE`` on the time is not part of a step; these two are its known kinds."""
 
 PHASE_NAMES: tuple[Phase, ...] = (*STEP_PHASES, "outside", "outside", "outside")
 MARKS = len(PHASE_NAMES)
 FOLD_INTO_OUTSIDE, OTHER_WAS_FORWARD, STEP_BEGINS, STEP_ENDS = -1, -2, -3, -4
 FOLD_INTO_EVALUATION, PERHAPS_EVALUATION, WAS_EVALUATION, OTHER_WAS_EVALUATION = -5, -6, -7, -8
-"""``WAS_EVALUATION`` folds what the step held at the last ``PERHAPS_EVALUATION``."""
+"""``WAS_EVALUATION`` moves the step's time until the last ``PERHAPS_EVALUATION`` out of the step."""
 
 CLOSED = (STEP_ENDS, None)
 
 
 class Stopwatch:
-    """The log: phase, reading, phase, reading ... Whoever marks calls ``write((phase, read()))``.
+    """The log: phase, reading, phase, reading ... A mark is ``write((phase, read()))``.
 
-    The list stays the same object for good, so that both may be held on to.
+    The list remains the same object, so that callers may keep references to both functions.
     """
 
     def __init__(self) -> None:
@@ -46,11 +45,11 @@ class Stopwatch:
         raise NotImplementedError
 
     def restart(self) -> None:
-        """A step begins now."""
+        """Begin a step."""
         self.write((STEP_BEGINS, self.read()))
 
     def fold(self, marker: int) -> None:
-        """Reassign what the running step holds so far."""
+        """Reassign the time of the running step so far."""
         self.write((marker, None))
 
     def step_closed(self) -> None:
@@ -87,7 +86,7 @@ class Stopwatch:
         raise NotImplementedError
 
     def _release(self, readings: list[Any]) -> None:
-        """These readings are resolved and will not be looked at again."""
+        """Release these readings, which are resolved."""
 
 
 class HostStopwatch(Stopwatch):
@@ -100,8 +99,8 @@ class HostStopwatch(Stopwatch):
 
 
 class StreamStopwatch(Stopwatch):
-    """Records an event at each mark; resolved in :meth:`drain`, after the caller has synchronised. Events are used
-    again, so a long run makes no more of them than one block needs.
+    """Records an event at each mark; resolved in :meth:`drain`, after the caller has synchronised. Events are
+    reused, so a long run creates only as many as one block needs.
 
     All marks of a step go to one stream, the one that was current on the device when the step began: what a script
     does on other streams in between (copying ahead, say) counts as far as this one waits for it, and no mark comes out
@@ -129,7 +128,7 @@ class StreamStopwatch(Stopwatch):
             self.restart()
 
     def synchronise(self) -> None:
-        """Wait until the devices have done all they were given."""
+        """Wait until the devices have completed all work."""
         for index in self._devices:
             self._device.synchronize(index)
 

@@ -1,13 +1,13 @@
-"""What the script sees: two trees of files as one.
+"""The script's view of the file system: two trees as one.
 
-The *lower* tree is the user's, and it is never changed; the *upper* tree lies in the study and holds what the script
-wrote. A name that exists above hides the same name below, and a *marker* above says that the name below is gone (as
-overlayfs and aufs do, see Documentation/filesystems/overlayfs.rst of the Linux kernel). Markers are never taken back: a
-name that is made again exists above, whatever the marker says about below.
+The *lower* tree is the user's and never changes; the *upper* tree is in the study and holds what the script wrote. A
+name in the upper tree hides the same name in the lower one, and a *marker* in the upper tree hides a deleted name (as
+in overlayfs and aufs, see Documentation/filesystems/overlayfs.rst of the Linux kernel). Markers are never removed: a
+name that is created again exists in the upper tree, whatever its marker.
 
-The functions of :mod:`posix` are called here, since those of :mod:`os` are what gets redirected. All state that several
-processes share is on the disk; a shared number tells each of them when what it remembers is out of date. Nothing is
-locked, so that a fork at any moment leaves no lock behind.
+This module calls the functions of :mod:`posix`, since those of :mod:`os` are redirected. All state that several
+processes share is on disk; a shared number shows each of them when its cache is out of date. Nothing is locked, so that
+a fork at any moment leaves no lock behind.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Directory:
 
 
 class Link:
-    """A symbolic link of the view: where it points, and whether the script made it."""
+    """A symbolic link of the view: its target, and whether the script created it."""
 
     __slots__ = ("above", "target")
 
@@ -83,10 +83,10 @@ class Place:
 
 
 class View:
-    """The two trees seen as one. Paths that come in are what the script wrote; errors are plain ``OSError``.
+    """The two trees as one. Arguments are paths as the script wrote them; errors are plain ``OSError``.
 
-    ``folder`` is where the upper tree lives. ``roots`` says for some directories whether what lies in them is
-    protected (the nearest one above a path decides; without any, it is).
+    ``folder`` holds the upper tree. ``roots`` maps directories to whether their contents are protected (the nearest one
+    above a path decides; without any, they are).
     """
 
     def __init__(self, folder: str, roots: Mapping[str, bool]) -> None:
@@ -104,11 +104,11 @@ class View:
         self._forget()
 
     # -----------------------------------------------------------------------------------------
-    # What is remembered
+    # Caches
     # -----------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        """Start again. The dictionaries are replaced, not emptied: another thread may be filling the old ones."""
+        """Drop the caches. Dictionaries are replaced, not cleared: another thread may be filling the old ones."""
         self._seen_generation = self._generation[0]
         self._untouched: dict[str, bool] = {}
         self._parents: dict[str, Directory] = {}
@@ -117,8 +117,10 @@ class View:
         self._root = Directory("/", None, above=anything, below=True, protected=self._roots.get("/", True))
 
     def _changed(self) -> None:
-        """Tell every process that directories or links of the view changed. A random number rather than a count: two
-        processes that count at once would arrive at the same number."""
+        """Notify all processes that directories or links of the view changed.
+
+        By a random number rather than a count: two processes that count at once would reach the same number.
+        """
         self._generation[0] = int.from_bytes(posix.urandom(8), "little") | 1
 
     def is_same_as_below(self, path: str) -> bool:
@@ -134,8 +136,8 @@ class View:
             return True
 
     def is_untouched(self, path: str) -> bool:
-        """Whether nothing was ever written or removed in the directory that ``path`` lies in. A link that lies there
-        may still lead elsewhere."""
+        """Whether nothing was ever written or removed in the directory of ``path``; a link there may still lead
+        elsewhere."""
         if self._generation[0] != self._seen_generation:
             self._forget()
         directory = path[: path.rfind("/") + 1]
@@ -145,7 +147,7 @@ class View:
         return untouched and path[-1:] not in "/."  # the empty name is in there too
 
     def _learn(self, text: str) -> bool:
-        """Remember which directory ``text`` names; says whether it is an untouched one."""
+        """Cache the directory that ``text`` names; return whether it is unmodified."""
         untouched, parents = self._untouched, self._parents
         try:
             place, straight = self._walk(text or ".", follow=True)
@@ -177,7 +179,7 @@ class View:
         return self._walk(path, follow=follow)[0]
 
     def _walk(self, path: str, *, follow: bool) -> tuple[Place, bool]:
-        """The place that ``path`` names in the view, and whether the kernel would arrive there too."""
+        """The place of ``path`` in the view, and whether the kernel resolves it to the same one."""
         if not path:
             raise error(ENOENT)
         if len(path) > _LONGEST_PATH // 4 and len(os.fsencode(path)) > _LONGEST_PATH:
@@ -243,7 +245,7 @@ class View:
         return self.seen_as(physical)
 
     def _child(self, directory: Directory, name: str) -> Directory | Link | Found | None:
-        """What has that name: a directory or link (these are remembered), or where something else is."""
+        """The entry of that name: a directory or link (which are cached), or the place of something else."""
         path = directory.join(name)
         remembered = self._children
         known = remembered.get(path)
@@ -276,7 +278,7 @@ class View:
         raise error(ENOENT if self._find(place) is None else ENOTDIR)
 
     def _hides(self, directory: Directory, name: str) -> bool:
-        """Whether the user's own file of that name is gone from the view."""
+        """Whether the user's own file of that name is deleted in the view."""
         if not directory.below or not directory.above:
             return not directory.below
         if directory.gone is None:
@@ -285,7 +287,7 @@ class View:
         return self._marker_of(name) in directory.gone
 
     def _marker_of(self, name: str) -> str:
-        """The name of the marker that says that a name is gone; a long one is told by its digest."""
+        """The name of the marker of a deleted name; long names are replaced by their digest."""
         marker = self._marker + name
         encoded = os.fsencode(marker)
         return marker if len(encoded) <= _LONGEST_NAME else self._marker + hashlib.sha256(encoded).hexdigest()
@@ -320,7 +322,7 @@ class View:
         return self._existing(place)[0] if place.protected else place.path
 
     def status(self, path: str, *, follow: bool = True) -> os.stat_result:
-        """What ``stat`` says of what the script calls ``path``."""
+        """The result of ``stat`` for what the script calls ``path``."""
         place = self._resolve(path, follow=follow)
         if not place.protected:
             return posix.stat(place.path, follow_symlinks=follow)
@@ -341,12 +343,12 @@ class View:
         return physical
 
     def protected_path(self, path: str) -> str | None:
-        """The canonical path, if what is written there is redirected."""
+        """The canonical path, if writes to it are redirected."""
         place = self._resolve(path)
         return place.path if place.protected else None
 
     def nowhere(self, path: str) -> str:
-        """A path at which nothing is nor can be made, with the same last name."""
+        """A path with the same last component at which nothing exists nor can be created."""
         return f"{self._upper}/{MARKER}/{path.rpartition('/')[2]}"
 
     def names(self, path: str) -> list[str]:
@@ -390,7 +392,7 @@ class View:
 def _of_both(below: os.stat_result, above: os.stat_result) -> os.stat_result:
     """Of a directory that both trees have: the user's own number, with the mode, owner and times that it has now."""
     fields = list(below)
-    if above.st_mode != below.st_mode | 0o700:  # which the upper tree needs
+    if above.st_mode != below.st_mode | 0o700:  # the upper tree needs it
         fields[0] = above.st_mode
     fields[4], fields[5] = above.st_uid, above.st_gid
     fields[7:10] = list(above)[7:10]

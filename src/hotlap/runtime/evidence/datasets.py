@@ -1,7 +1,7 @@
-"""Where the time of making samples goes: some are fetched in this process, under a profiler.
+"""Profile the loading of samples: fetch some of them in this process, under a profiler.
 
-Done after the measured part of the script: its random numbers, its losses and its memory no longer matter. The user's
-code runs on a thread of its own here, so that a hang or an unexpected exception loses only its own evidence.
+This happens after the measured part of the script, when its random numbers, losses and memory no longer matter. The
+user's code runs on a thread of its own, so that a hang or an unexpected exception loses only its own evidence.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from hotlap.runtime.evidence.calling_lines import Code as _Code
 MOST_SAMPLES = 64
 WANTED_SECONDS = 1.0
 LIMIT_SECONDS = 5.0
-"""How long one data set may keep the script's end waiting, where a single sample takes long."""
+"""How long one data set may delay the end of the script, if a single sample takes long."""
 
 MOST_TOGETHER = 8
 MOST_FUNCTIONS = 24
 PORTIONS = 5
-"""Samples are dealt out to so many profilers, of which the median counts: whatever was running when the system took the
-processor away for a while is blamed for that by one of them alone. As often are samples collated."""
+"""Samples are divided among so many profilers, and the median counts: if the system suspends the thread for a while,
+only one of them attributes that time to the wrong function. Samples are collated as often."""
 
 SAMPLES_BEFORE = 2
-"""Fetched first: they open files and import modules, and are watched for the use of an accelerator."""
+"""The samples fetched first: they open files and import modules, and show whether an accelerator is used."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _PARTS_OF_A_FUNCTION = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -49,8 +49,8 @@ _OWN_FOLDER = str(Path(__file__).parent)
 def profile_dataset(torch: Any, loader: Any, site: CallSite | None) -> DatasetProfile | None:
     """Fetch samples of ``loader``'s data set and collate them, as a loader without workers would.
 
-    A stream (an iterable data set) is begun again for it. None for what is neither a stream nor a map from whole
-    numbers, and where a fetch failed or took longer than the limit.
+    An iterable data set is iterated again. None for a data set that is neither iterable nor indexed by integers, and
+    if a fetch failed or took longer than the limit.
     """
     size = _length(torch, loader.dataset)
     if not size:
@@ -76,7 +76,7 @@ def _is_stream(torch: Any, dataset: Any) -> bool:
 
 
 def _length(torch: Any, dataset: Any) -> int:
-    """How many samples there are to choose from; of a stream as many as are wanted."""
+    """How many samples there are to choose from; for an iterable data set as many as wanted."""
     if _is_stream(torch, dataset):
         return MOST_SAMPLES + SAMPLES_BEFORE
     if not hasattr(dataset, "__getitem__"):
@@ -88,8 +88,10 @@ def _length(torch: Any, dataset: Any) -> int:
 
 
 def _batch_size(loader: Any) -> int:
-    """How many samples are collated together; 0 for a loader that makes no batches. One that was given a sampler of
-    batches has no size of its own."""
+    """How many samples are collated together; 0 for a loader without batches.
+
+    A loader with a batch sampler has no batch size of its own.
+    """
     if loader.batch_sampler is None:
         return 0
     size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
@@ -97,7 +99,7 @@ def _batch_size(loader: Any) -> int:
 
 
 class _Silence:
-    """What one thread raises is not printed; others' exceptions go where they went before."""
+    """Do not print the exceptions of one thread; handle those of others as before."""
 
     def __init__(self, thread: threading.Thread) -> None:
         self._thread = thread
@@ -110,13 +112,13 @@ class _Silence:
 
     def end(self) -> None:
         if self._thread.is_alive():
-            return  # it may raise yet
+            return  # it may still raise
         threading.excepthook = self._before
 
 
 @dataclass
 class _Portion:
-    """Some of the samples, or all that is collated: what was done while it was entered."""
+    """A portion of the samples or of collation: the work inside its ``with`` block."""
 
     profiler: cProfile.Profile = field(default_factory=cProfile.Profile)
     samples: int = 0
@@ -133,7 +135,7 @@ class _Portion:
 
 
 class _Fetching:
-    """The work of the thread, and what came of it; ``complete`` says that it came to its end."""
+    """The work of the thread and its results; ``complete`` says whether it finished."""
 
     def __init__(self, torch: Any, loader: Any, size: int) -> None:
         self._torch = torch
@@ -141,7 +143,7 @@ class _Fetching:
         self._collate = loader.collate_fn
         self._batch_size = _batch_size(loader)
         self._size = size
-        # torch asks a data set that can for all samples of a batch at once.
+        # torch fetches all samples of a batch at once if the data set supports it.
         self._together = self._batch_size > 0 and bool(getattr(loader.dataset, "__getitems__", None))
         self._is_stream = _is_stream(torch, loader.dataset)
         self._stream: Iterator[Any] | None = None
@@ -170,7 +172,7 @@ class _Fetching:
         self._sample_devices = tuple(sorted(devices))
 
     def _fetch_all(self, indices: list[int]) -> list[Any]:
-        """The samples. What ``__getitems__`` made of several, if that is no list of them, is kept apart."""
+        """The samples; a result of ``__getitems__`` that is not a list is stored separately."""
         until = time.perf_counter() + WANTED_SECONDS
         together = min(self._batch_size, MOST_TOGETHER) if self._together else 1
         samples: list[Any] = []
@@ -190,9 +192,9 @@ class _Fetching:
         return samples
 
     def _fetch(self, indices: list[int]) -> Any:
-        """A list of samples, or whatever ``__getitems__`` returns."""
+        """A list of samples, or the result of ``__getitems__``."""
         if self._is_stream:
-            # Within the thread: a stream may do all of its work when it begins.
+            # In the thread: an iterable data set may do all of its work at the start.
             self._stream = iter(self._dataset) if self._stream is None else self._stream
             return list(islice(self._stream, len(indices)))
         if self._together:
@@ -200,8 +202,10 @@ class _Fetching:
         return [self._dataset[index] for index in indices]
 
     def _collate_repeatedly(self, samples: list[Any]) -> None:
-        """What could be learnt is complete with the first time; that it can be repeated is not sure. A collate function
-        may take its samples apart, so each time has its own."""
+        """Collate several times; the evidence is complete after the first, since repetition may fail.
+
+        A collate function may modify its samples, so each repetition gets its own.
+        """
         if not (samples or self._whole_batches):
             return
         until = time.perf_counter() + WANTED_SECONDS / 2
@@ -216,8 +220,10 @@ class _Fetching:
                 return
 
     def _collate_all(self, samples: list[Any], whole_batches: list[Any]) -> None:
-        """In batches of the loader's own size; without batches the function takes one sample after the other. What
-        ``__getitems__`` made of several samples goes to it unchanged, as torch does it."""
+        """Collate in batches of the loader's own size, or one sample at a time without batches.
+
+        The result of ``__getitems__`` is passed on unchanged, as in torch.
+        """
         for batch in whole_batches:
             self._collate(batch)
         if not self._batch_size:
@@ -246,12 +252,12 @@ class _Fetching:
 
 
 def _own_copies(samples: Sequence[Any]) -> list[Any]:
-    """The same samples in containers of their own: dictionaries and lists are what a collate function empties."""
+    """The same samples in copied dictionaries and lists, which a collate function may empty."""
     return [copy.copy(it) if isinstance(it, MutableMapping | list) else it for it in samples]
 
 
 def _spread(size: int, wanted: int) -> list[int]:
-    """Indices all over the data set, no two alike, in an order that is not theirs: neighbours often lie in one file."""
+    """Distinct indices from the whole data set in random order: neighbours are often stored in one file."""
     count = min(size, wanted)
     stride = max(1, round(count * 0.618))
     while count > 1 and _common_divisor(stride, count) > 1:
@@ -266,7 +272,7 @@ def _common_divisor(a: int, b: int) -> int:
 
 
 def _place_of(kind: type, method: str) -> CallSite | None:
-    """The line where the user's data set makes a sample."""
+    """The line where the user's data set loads a sample."""
     code = getattr(getattr(kind, method, None), "__code__", None)
     if code is None or not is_users(code.co_filename):
         return None
@@ -285,12 +291,12 @@ def _place_of_function(function: Any) -> CallSite | None:
 
 
 # ---------------------------------------------------------------------------------------------
-# What the profiler saw
+# What the profiler recorded
 # ---------------------------------------------------------------------------------------------
 
 
 class _Times(NamedTuple):
-    """What a profiler has of one function, in seconds."""
+    """A profiler's record of one function, in seconds."""
 
     calls: int
     own: float
@@ -301,7 +307,7 @@ _NEVER = _Times(0, 0.0, 0.0)
 
 
 def _functions(portions: Sequence[_Portion], collating: Sequence[_Portion]) -> tuple[FunctionTime, ...]:
-    """Those with most own time, without ours and the profiler's. C functions have a name and no line."""
+    """The functions with the most own time, without ours and the profiler's. C functions have no line."""
     tables = [_times(it.profiler) for it in portions]
     samples = [it.samples for it in portions]
     collated = [_times(it.profiler) for it in collating]
@@ -316,7 +322,7 @@ def _functions(portions: Sequence[_Portion], collating: Sequence[_Portion]) -> t
 
 
 def _callers(profilers: Sequence[cProfile.Profile]) -> dict[_Code, dict[_Code, float]]:
-    """Who called whom and for how long, in all of them together."""
+    """The time of each pair of caller and callee, over all profilers."""
     found: dict[_Code, dict[_Code, float]] = {}
     for profiler in profilers:
         for entry in profiler.getstats():
@@ -327,7 +333,7 @@ def _callers(profilers: Sequence[cProfile.Profile]) -> dict[_Code, dict[_Code, f
 
 
 def _usual(times: Sequence[_Times], samples: Sequence[int]) -> _Times:
-    """What a function takes for all samples, going by the median of the portions."""
+    """The seconds of a function for all samples, from the median of the portions."""
     own, total = (
         sum(samples) * median(seconds / count for seconds, count in zip(column, samples, strict=True))
         for column in ([it.own for it in times], [it.total for it in times])
@@ -336,14 +342,14 @@ def _usual(times: Sequence[_Times], samples: Sequence[int]) -> _Times:
 
 
 def _middle(times: Sequence[_Times]) -> _Times:
-    """Of a function that did the same work every time: the median."""
+    """The median of a function that did the same work every time."""
     return _Times(
         round(median(it.calls for it in times)), median(it.own for it in times), median(it.total for it in times)
     )
 
 
 def _times(profiler: cProfile.Profile) -> dict[_Code, _Times]:
-    """The functions that a profiler saw, without ours and its own."""
+    """The functions in a profiler, without ours and its own."""
     entries = {it.code: it for it in profiler.getstats()}
     callers: dict[_Code, dict[_Code, float]] = {code: {} for code in entries}
     for caller, entry in entries.items():
@@ -355,8 +361,7 @@ def _times(profiler: cProfile.Profile) -> dict[_Code, _Times]:
 
 
 def _own_seconds(entries: Mapping[_Code, Any], callers: Mapping[_Code, Mapping[_Code, float]]) -> dict[_Code, float]:
-    """Own time by function. To the profiler a comprehension is a function; to its writer it is a line of the one that
-    it stands in, which gets its time."""
+    """Own time by function. A comprehension counts as part of the function that contains it."""
     own = {code: entry.inlinetime for code, entry in entries.items()}
     for _ in range(_DEEPEST_NESTING):
         for code in entries:
@@ -396,8 +401,10 @@ def _function(code: _Code, found: _Times, callers: Callers) -> FunctionTime:
 
 
 def _accelerator_watch(torch: Any) -> Any:
-    """A context in which every torch function of this thread is seen, with ``sites``: the lines of the user's where
-    one computed on an accelerator, or put something there."""
+    """A context that observes every torch function of this thread.
+
+    ``sites`` are the user's lines where one computed on an accelerator, or moved a tensor there.
+    """
     from torch.overrides import TorchFunctionMode
 
     class Watch(TorchFunctionMode):

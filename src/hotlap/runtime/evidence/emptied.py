@@ -1,6 +1,6 @@
-"""Whether a variable that grows is emptied again: once an epoch, or when the function that it belongs to returns.
+"""Whether a growing variable is emptied again: once per epoch, or when its function returns.
 
-Read from the bytecode of the functions that are running, so code behind a condition that never holds counts too.
+This uses the bytecode of the running functions, so code behind a condition that is never true counts too.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _LOOKED_BACK = 6
 
 
 class Running(NamedTuple):
-    """A function of the user's that is running, and where it is."""
+    """A running function of the user, and its position."""
 
     code: CodeType
     offset: int
 
 
 def emptied_in_a_loop(running: Sequence[Running], path: Sequence[str]) -> bool:
-    """Whether a loop around what is running gives ``path`` a new, empty container, or clears it."""
+    """Whether a loop around the current position assigns a new, empty container to ``path``, or clears it."""
     return any(
         first <= offset <= last
         for code, position in running
@@ -51,13 +51,13 @@ def gone_when_it_returns(running: Sequence[Running], function: str, name: str) -
 
 
 def _loops_around(code: CodeType, offset: int) -> list[tuple[int, int]]:
-    """First and last offset of each loop that the position lies in."""
+    """First and last offset of each loop around the position."""
     jumps = (it for it in dis.get_instructions(code) if "JUMP_BACKWARD" in it.opname and isinstance(it.argval, int))
     return [(it.argval, it.offset) for it in jumps if it.argval <= offset <= it.offset]
 
 
 def _emptying(code: CodeType, path: Sequence[str]) -> Iterator[int]:
-    """Where ``path`` gets a new, empty container, or is cleared."""
+    """The offsets where ``path`` gets a new, empty container, or is cleared."""
     steps = list(dis.get_instructions(code))
     for index, it in enumerate(steps):
         stored = it.opname.startswith("STORE") and it.argval == path[-1] and _is_fresh(steps[:index], path)
@@ -67,7 +67,7 @@ def _emptying(code: CodeType, path: Sequence[str]) -> Iterator[int]:
 
 
 def _is_fresh(before: Sequence[dis.Instruction], path: Sequence[str]) -> bool:
-    """Whether what is stored was built empty just before; of ``self.values = []`` the object comes in between."""
+    """Whether the stored value was created empty just before; ``self.values = []`` loads the object in between."""
     for it in reversed(before[-_LOOKED_BACK:]):
         if it.opname in _BUILDERS:
             return not it.arg

@@ -1,9 +1,9 @@
-"""Which tensors are made on the host and used there: copied to a device (``torch.zeros(n).to(device)``) where they
-could have been made, or read (``int(torch.randint(n, ()))``), for which no device is waited for.
+"""Find tensors that are created on the host: copied to a device (``torch.zeros(n).to(device)``) where they could have
+been created, or read (``int(torch.randint(n, ()))``), which does not wait for a device.
 
-Read off the user's source, at the line that copies or reads, once for each such line. To follow every tensor from its
-making, torch's functions would have to be replaced, and torch itself tells these by identity. What the source does not
-show plainly is taken for data, which has to be copied.
+This uses the user's source, at the line that copies or reads, once for each such line. Following every tensor from its
+creation would require replacing torch's functions, which torch identifies by identity. Anything that the source does
+not show clearly counts as data, which must be copied.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from hotlap.runtime.evidence.callers import Caller
 
-# What needs no data of the host's. `tensor` is one of them only where its numbers stand in the source.
+# Functions that need no data of the host. `tensor` is one of them only if its numbers are literals.
 _FACTORIES = frozenset(
     {
         *("arange", "empty", "eye", "full", "hamming_window", "hann_window", "linspace", "logspace", "ones", "zeros"),
@@ -35,19 +35,19 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 _Use: TypeAlias = Literal["copied", "read"]
 _Position: TypeAlias = tuple[int | None, int | None, int | None, int | None]
-"""Of an instruction: its first and last line, its first and last column."""
+"""The first and last line, and the first and last column, of an instruction."""
 
 
 class HostTensors:
-    """Answers for lines that copy or read; reads each of the user's files once."""
+    """Classifies lines that copy or read; parses each of the user's files once."""
 
     def __init__(self) -> None:
         self._sources: dict[str, _Source | None] = {}
-        # By identity of the code, which is therefore kept.
+        # By identity of the code object, which is therefore kept alive.
         self._answers: dict[tuple[int, int], tuple[CodeType, bool]] = {}
 
     def made_for(self, caller: Caller, use: _Use) -> bool:
-        """Whether what this call copies or reads was made on the host a moment before."""
+        """Whether the tensor that this call copies or reads was just created on the host."""
         if not caller.directly or caller.instruction is None:
             return False
         code, offset = caller.instruction
@@ -98,8 +98,8 @@ class _Source:
                 self._calls[use, node.end_lineno, node.end_col_offset] = tensor
 
     def uses_what_it_makes(self, use: _Use, position: _Position) -> bool:
-        """Whether the call or comparison there has a tensor made by one of torch's factories, on the host, in the same
-        expression or last thing before in the same round of the same loop."""
+        """Whether the call or comparison there uses a tensor that one of torch's factories created on the host, in the
+        same expression or just before in the same iteration of the same loop."""
         if use == "read" and position in self._comparisons:
             return any(map(self._is_made, self._comparisons[position]))
         _, end_line, _, end_column = position
@@ -126,7 +126,7 @@ class _Source:
         return False
 
     def _name_in_torch(self, function: ast.expr) -> str:
-        """The name that torch itself has for a function; empty for others' functions."""
+        """torch's own name of a function; empty for other functions."""
         match function:
             case ast.Attribute(value=ast.Name(id=module), attr=name) if module in self._modules:
                 return name
@@ -137,7 +137,7 @@ class _Source:
     # -- names ---------------------------------------------------------------------------------
 
     def _last_value(self, use: ast.Name) -> ast.expr | None:
-        """What a name was last given, in the same round of the same loop as its use; None where that is not plain."""
+        """The value last assigned to a name in the same iteration as its use; None if that is unclear."""
         statements = [it for it in (use, *self._ancestors(use)) if isinstance(it, ast.stmt)]
         scope = self._scope(use)
         earlier = [
@@ -168,17 +168,17 @@ class _Source:
         return next(it for it in self._ancestors(node) if isinstance(it, ast.stmt))
 
     def _loop(self, statement: ast.stmt) -> ast.AST:
-        """The innermost loop around a statement, or its function where there is none."""
+        """The innermost loop around a statement, else its function."""
         return next(it for it in self._ancestors(statement) if isinstance(it, (*_LOOPS, *_SCOPES)))
 
     def _block(self, statement: ast.stmt) -> object:
-        """The list of statements that this one is in."""
+        """The list of statements that contains this one."""
         blocks = (getattr(self._parents[statement], name, None) for name in ("body", "orelse", "finalbody"))
         return next((it for it in blocks if isinstance(it, list) and statement in it), None)
 
 
 def _used_by(call: ast.Call) -> tuple[_Use, ast.expr] | None:
-    """What a call copies or reads, if it can do either."""
+    """The tensor that a call copies or reads, if any."""
     match call:
         case ast.Call(func=ast.Attribute(value=receiver, attr=name)):
             return "copied" if name in _COPIES else "read", receiver
@@ -188,12 +188,12 @@ def _used_by(call: ast.Call) -> tuple[_Use, ast.expr] | None:
 
 
 def _has_device(call: ast.Call) -> bool:
-    """Whether the call says where to make the tensor, or might, behind ``**``."""
+    """Whether the call sets the tensor's device, or may do so by ``**``."""
     return any(it.arg in (None, "device") for it in call.keywords)
 
 
 def _is_literal(node: ast.expr) -> bool:
-    """Numbers that stand in the source."""
+    """Whether an expression consists of literal numbers."""
     match node:
         case ast.Constant():
             return True

@@ -1,7 +1,7 @@
-"""Checking every operation: what it makes that is NaN or infinite, and out of what.
+"""Check every operation for results that are NaN or infinite, and for the operands they came from.
 
-A dispatch mode stands below autograd and autocast, so it sees the operations of the forward pass, of the backward pass
-and of the optimizer alike, as they are really computed. It changes no argument and no result.
+A dispatch mode is below autograd and autocast, so it observes the operations of the forward pass, the backward pass and
+the optimizer as they are actually computed. It changes no argument and no result.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_BIRTHS = 5000
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A number that is not finite and that the script itself looked at, in that step."""
+    """A non-finite number that the script itself read, and its step."""
 
     step: int
     nan: bool
@@ -46,8 +46,10 @@ class Look:
 
 
 class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Follows numbers that are not finite from where they come up. :meth:`start` and :meth:`stop` it in one thread;
-    autograd carries it into the threads of the backward pass."""
+    """Traces non-finite numbers to their origin.
+
+    :meth:`start` and :meth:`stop` it in one thread; autograd carries it into the threads of the backward pass.
+    """
 
     supports_higher_order_operators = True
 
@@ -76,7 +78,7 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Leave what is computed in here, which is our own, unchecked."""
+        """Do not check our own computations inside the block."""
         before, self._aside = self._aside, True
         try:
             with torch.no_grad():
@@ -87,15 +89,18 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
     # -- what is asked -------------------------------------------------------------------------
 
     def descent(self, tensors: Sequence[Any]) -> Descent:
-        """Where the numbers of these tensors came from."""
+        """The origin of the numbers of these tensors."""
         found = NOTHING
         for tensor in tensors:
             found |= self._descents.of(tensor) or NOTHING
         return found
 
     def batch_arrived(self, batch: Any, dataset: str, loader: CallSite | None) -> None:
-        """The loader delivers a batch: what is not finite in there and was made by no operation that we saw, being a
-        worker's or none of torch's, was in the data."""
+        """Register a batch of the loader.
+
+        A non-finite number in it that no observed operation made (but a worker, or code outside of torch) was in the
+        data.
+        """
         with self.aside():
             for index, tensor in enumerate(batch_tensors(batch)):
                 found = extremes(tensor)
@@ -130,7 +135,7 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
             before = _before(operation, arguments)
         try:
             result = func(*args, **kwargs)
-        except Exception:  # goes on to the script; what the operation read is noted all the same
+        except Exception:  # passed on to the script; what the operation read is noted anyway
             self._note_look([it for call in calls(operation, arguments, None) for it in call.reads])
             raise
         with torch._C.DisableTorchFunctionSubclass():
@@ -163,7 +168,7 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._descents.inherit(tensor, descent, whole=id(tensor) not in changed_in_place)
 
     def _hidden_by(self, operation: Operation, call: Call, huge: list[torch.Tensor]) -> Hidden | None:
-        """What huge numbers stand for that came out of such as were not finite, or out of such huge ones."""
+        """The descent of huge numbers that were computed from non-finite numbers, or from such huge ones."""
         descent, passed_on = NOTHING, None
         for _, tensor in call.reads:
             descent |= self._descents.of(tensor) or NOTHING
@@ -175,8 +180,10 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _descent_of_result(
         self, operation: Operation, call: Call, before: dict[int, Extremes], bad: list[torch.Tensor], nan: bool
     ) -> Descent:
-        """What comes in not finite is handed on. A birth it is where all came in finite, or where NaN comes out of
-        infinities."""
+        """Pass the descent of non-finite operands on to the result.
+
+        It is a birth if all operands were finite, or if NaN results from infinities.
+        """
         ancestry = NOTHING
         nan_came_in = came_in = False
         for name, tensor in call.reads:
@@ -200,15 +207,15 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._born(origin, nan, ancestry, next(filter(None, hidden), None))
 
     def _source(self, operation: Operation, call: Call, nan: bool) -> NumberSource:
-        """Whether it was computed, or written there by the script: infinities that were among the arguments, as those
-        of a mask are, or that were made out of nothing."""
+        """Whether it was computed, or written by the script: infinities among the arguments, as in a mask, or from a
+        factory."""
         if self._whereabouts.phase(()) == "optimizer":
             return "operation"
         among_arguments = any(it.endswith("=nan") for it in call.numbers) if nan else bool(call.numbers)
         return "written" if among_arguments or not call.reads else "operation"
 
     def _arrival(self, operation: Operation, name: str, tensor: torch.Tensor, nan: bool) -> Descent:
-        """The first sight of something that is not finite and that no operation made while we looked."""
+        """Register a non-finite tensor that no operation made since the check began."""
         memory_of = self._descents.uninitialised(tensor)
         state = self._whereabouts.state_name(tensor)
         content = describe(tensor, state or name)
@@ -224,8 +231,10 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return descent
 
     def _note_look(self, reads: Sequence[Named]) -> None:
-        """An operation answers with no floating number (``item``, ``isnan``) or fails: the script may end by it. An
-        infinity counts only by itself, since masks of them are looked at all the time."""
+        """Register an operation that fails or does not return floating-point numbers (``item``, ``isnan``).
+
+        The script may end because of it. An infinity counts only as a single number, since masks are read constantly.
+        """
         for _, tensor in reads:
             found = extremes(tensor)
             descent = None if is_finite(found) else self._descents.of(tensor)
@@ -235,7 +244,7 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
     # -- records -------------------------------------------------------------------------------
 
     def _input_range(self, read: Named, before: dict[int, Extremes]) -> NumberRange:
-        """What an operation was given, under the parameter's name where it is one."""
+        """An operand of an operation, with the parameter's name if it is one."""
         name, tensor = read
         name = self._whereabouts.state_name(tensor) or name
         extent = before.get(id(tensor))
@@ -278,7 +287,7 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _before(operation: Operation, arguments: dict[str, Any]) -> dict[int, Extremes]:
-    """The extremes of what is about to be changed in place, by the tensor's identity."""
+    """The extremes of operands that will be changed in place, by the tensor's identity."""
     if not operation.writes or operation.overwrites:
         return {}
     return {

@@ -1,7 +1,7 @@
-"""Where the numbers of a tensor that is not finite came from, and which of those to blame.
+"""The origins of non-finite numbers in a tensor, and which origin is the cause.
 
-Kept for pieces of memory rather than for tensors, since views share theirs. An operation hands the descent of what it
-reads on to what it writes; a tensor that is finite again has none.
+Origins belong to storages rather than tensors, since views share them. An operation passes the descent of its operands
+on to its results; a tensor that is finite again has none.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ MOST_UNWRITTEN = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """The moment at which numbers that are not finite came up, the ``order``-th of its kind; ``nan`` says that NaN was
-    among them. ``ancestry`` is the descent of what the operation was given: empty, or of infinities. ``hidden`` is that
-    of huge numbers that it was given, and that stand for such of which nothing is left."""
+    """The first appearance of non-finite numbers, in chronological ``order``; ``nan`` if NaN was among them.
+
+    ``ancestry`` is the descent of the operands: empty, or of infinities. ``hidden`` is that of huge operands that
+    replaced non-finite numbers.
+    """
 
     order: int
     nan: bool
@@ -31,14 +33,14 @@ class Birth:
 
     @property
     def on_purpose(self) -> bool:
-        """Whether the script wrote it itself, as masks do; a buffer of infinities is such a mask."""
+        """Whether the script wrote it deliberately, as in a mask; a buffer of infinities is a mask."""
         return self.record.source == "written" or (self.record.source == "state" and not self.nan)
 
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """The earliest births of three kinds that a tensor's numbers go back to: ``written`` on purpose, the first that was
-    not (``fault``), and the first of those that made NaN."""
+    """The earliest births behind a tensor's numbers, of three kinds: ``written`` deliberately, the first other one
+    (``fault``), and the first of those that made NaN."""
 
     written: Birth | None = None
     fault: Birth | None = None
@@ -54,7 +56,7 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """The descent of numbers that are finite again, but huge, and what made them so."""
+    """The descent of numbers that are finite again, but huge, and the operation that made them finite."""
 
     descent: Descent
     record: NumberOrigin
@@ -64,20 +66,19 @@ NOTHING = Descent()
 
 
 def descent_of(birth: Birth) -> Descent:
-    """What a birth adds to the descent of the tensors that it is in."""
+    """The descent of a tensor with a birth."""
     if birth.on_purpose:
         return Descent(written=birth) | birth.ancestry
     return Descent(fault=birth, nan=birth if birth.nan else None) | birth.ancestry
 
 
 def bad_number(where: NoticedIn, step: int, nan: bool, descent: Descent, name: str = "") -> BadNumber:
-    """The find and whom to blame for it, ``nan`` saying that NaN was among what was found.
+    """The cause of a find; ``nan`` says whether NaN was found.
 
-    NaN goes back to the operation that first made it, and that to the infinity it was given, unless the script wrote
-    that one on purpose: a softmax over a row that is masked throughout is at fault, not the mask. Infinities next to
-    the NaN that it did not come from are not blamed: a mask may be about to take them away. Only where nothing else
-    came up is it told what the script wrote. An overflow of huge numbers that stand for infinities (``nan_to_num``)
-    goes back to what made these.
+    NaN is traced to the operation that first made it, and from there to the infinity among its operands, unless the
+    script wrote that deliberately: a softmax over a completely masked row is at fault, not the mask. Other infinities
+    are not the cause: a mask may be about to remove them. What the script wrote is named only if there is nothing else.
+    An overflow of huge numbers that replaced infinities (``nan_to_num``) is traced to the cause of the latter.
     """
     bad = BadNumber(step=step, noticed_in=where, nan=nan, name=name)
     birth = descent.nan if nan and descent.nan is not None else descent.fault
@@ -94,7 +95,7 @@ def bad_number(where: NoticedIn, step: int, nan: bool, descent: Descent, name: s
 
 
 class Descents:
-    """The descents of all memory that holds something not finite, as far as it came up since the check began."""
+    """The descents of all storages with non-finite numbers that appeared since the check began."""
 
     def __init__(self) -> None:
         self._known: dict[int, Descent] = {}
@@ -102,12 +103,12 @@ class Descents:
         self._unwritten: dict[int, NumberOrigin] = {}
 
     def of(self, tensor: Any) -> Descent | None:
-        """The descent of a tensor that is not finite; None where it came from is not known."""
+        """The descent of a non-finite tensor; None if it is unknown."""
         plain = carrier(tensor)
         return None if plain is None else self._known.get(memory(plain)[0])
 
     def inherit(self, tensor: Any, descent: Descent, *, whole: bool) -> None:
-        """The tensor was written to and is not finite; ``whole`` says that none of what it held before is left."""
+        """Note that the tensor was written and is not finite; with ``whole`` its former contents are gone."""
         plain = carrier(tensor)
         if plain is None:
             return
@@ -119,7 +120,7 @@ class Descents:
         self._hidden.pop(key, None)
 
     def clear(self, tensor: Any) -> None:
-        """The tensor was written to and is finite."""
+        """Note that the tensor was written and is finite."""
         plain = carrier(tensor)
         if plain is None:
             return
@@ -131,18 +132,18 @@ class Descents:
             self._hidden.pop(key, None)
 
     def hide(self, tensor: Any, hidden: Hidden) -> None:
-        """The tensor was written to; its numbers are finite, but huge, and stand for such that were not."""
+        """Note that the tensor was written and is finite, but huge, in place of non-finite numbers."""
         plain = carrier(tensor)
         if plain is not None:
             self._hidden[memory(plain)[0]] = hidden
 
     def hidden(self, tensor: Any) -> Hidden | None:
-        """What the huge numbers of a tensor stand for, as far as that is known."""
+        """The descent behind the huge numbers of a tensor, if known."""
         plain = carrier(tensor)
         return None if plain is None else self._hidden.get(memory(plain)[0])
 
     def unwritten(self, tensor: Any, origin: NumberOrigin) -> None:
-        """The tensor is fresh memory that holds anything."""
+        """Note that the tensor is uninitialised memory."""
         plain = carrier(tensor)
         if plain is not None and len(self._unwritten) < MOST_UNWRITTEN:
             key, _ = memory(plain)
@@ -151,7 +152,7 @@ class Descents:
             self._unwritten[key] = origin
 
     def uninitialised(self, tensor: Any) -> NumberOrigin | None:
-        """The line that allocated the memory of this tensor, if nothing has written it since."""
+        """The line that allocated this tensor's memory, if it was not written since."""
         plain = carrier(tensor)
         return None if plain is None else self._unwritten.get(memory(plain)[0])
 

@@ -1,4 +1,4 @@
-"""What tensors hold: whether all is finite, and from where to where it goes."""
+"""The extremes of tensors, and whether all their numbers are finite."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from hotlap.records import NumberRange
 
 Extremes: TypeAlias = tuple[float, float]
-"""The smallest and the largest number of a tensor; both are NaN where one of its numbers is."""
+"""The smallest and the largest number of a tensor; both are NaN if any number is."""
 
 MOST_ROWS = 5
 _PIECE = 2**24
@@ -21,9 +21,11 @@ _REDUCIBLE = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.floa
 
 
 def carrier(tensor: Any) -> torch.Tensor | None:
-    """The plain tensor in whose memory the numbers lie; None where there are none that could be NaN (the zeros of
-    forward-mode differentiation have no memory), or none that can be looked at (fake, quantised, of a class with a
-    dispatch of its own)."""
+    """The plain tensor that stores the numbers.
+
+    None if no number can be NaN (the zeros of forward-mode differentiation have no memory), or none can be read (fake,
+    quantised, or of a class with its own dispatch).
+    """
     if not isinstance(tensor, torch.Tensor):
         return None
     if type(tensor).__torch_dispatch__ is not _PLAIN_DISPATCH:
@@ -36,13 +38,13 @@ def carrier(tensor: Any) -> torch.Tensor | None:
 
 
 def memory(tensor: torch.Tensor) -> tuple[int, int]:
-    """Which piece of memory a plain tensor lies in (views share one), and how many bytes that has."""
+    """The storage of a plain tensor (shared by views), and its size in bytes."""
     storage = tensor.untyped_storage()
     return int(storage._cdata), int(storage.nbytes())
 
 
 def extremes(tensor: Any) -> Extremes | None:
-    """None where there is nothing to look at."""
+    """The extremes; None if no number can be read."""
     plain = carrier(tensor)
     if plain is None or plain.numel() == 0:
         return None
@@ -52,18 +54,20 @@ def extremes(tensor: Any) -> Extremes | None:
 
 
 def is_finite(found: Extremes | None) -> bool:
-    """Whether these are the extremes of numbers that are all finite."""
+    """Whether all numbers with these extremes are finite."""
     return found is None or (math.isfinite(found[0]) and math.isfinite(found[1]))
 
 
 def has_nan(found: Extremes | None) -> bool:
-    """Whether these are the extremes of numbers among which is NaN."""
+    """Whether NaN is among the numbers with these extremes."""
     return found is not None and math.isnan(found[0])
 
 
 def is_huge(found: Extremes | None, tensor: Any) -> bool:
-    """Whether these are finite extremes of which one is so large that the tensor's type does not hold its square; of
-    float16, which holds the square of 255 at most, a quarter of the largest number it has."""
+    """Whether an extreme is finite, but its square overflows the tensor's type.
+
+    For float16, whose largest square is that of 255, the limit is a quarter of its largest number.
+    """
     plain = carrier(tensor)
     if found is None or plain is None or not is_finite(found):
         return False
@@ -74,7 +78,7 @@ def is_huge(found: Extremes | None, tensor: Any) -> bool:
 
 
 def all_finite(tensors: Iterable[Any]) -> bool:
-    """Whether all of many tensors are; each device is waited for once."""
+    """Whether all of many tensors are finite; synchronises with each device once."""
     sums: dict[torch.device, torch.Tensor] = {}
     for plain in _plain(tensors):
         low, high = torch.aminmax(_reducible(plain))
@@ -84,12 +88,12 @@ def all_finite(tensors: Iterable[Any]) -> bool:
 
 
 def is_capturing() -> bool:
-    """Whether a CUDA graph is being recorded: then nothing may be read back from the device."""
+    """Whether a CUDA graph is being captured: then nothing may be read from the device."""
     return bool(torch.cuda.is_initialized()) and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
 
 
 def describe(tensor: Any, name: str = "") -> NumberRange:
-    """Everything that is told of a tensor."""
+    """The summary of a tensor."""
     plain = carrier(tensor)
     if plain is None:
         return NumberRange(name=name, dtype=_dtype(tensor), shape=tuple(tensor.shape), numbers=0)
@@ -117,7 +121,7 @@ def describe(tensor: Any, name: str = "") -> NumberRange:
 
 
 def finite_range(tensor: Any, found: Extremes, name: str) -> NumberRange:
-    """What is told of a tensor that held only finite numbers when these extremes were taken, and was changed since."""
+    """The summary of a tensor that was finite when these extremes were taken, and changed since."""
     return NumberRange(
         name=name,
         dtype=_dtype(tensor),
@@ -136,7 +140,7 @@ def _plain(tensors: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 
 def _reducible(plain: torch.Tensor) -> torch.Tensor:
-    """Numbers that torch can find the smallest of: complex ones as pairs, eight-bit ones as float32."""
+    """Numbers for which torch has a minimum: complex ones as pairs, eight-bit ones as float32."""
     plain = plain.detach()
     if plain.is_complex():
         plain = torch.view_as_real(plain.resolve_conj())

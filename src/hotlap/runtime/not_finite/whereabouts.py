@@ -1,8 +1,8 @@
-"""Where the script is while an operation runs: the step, the phase, the layer, and the line of the user's code.
+"""Locate an operation: its step, phase, layer, and line of the user's code.
 
-An operation of the backward pass is told by the line of the forward pass that it belongs to. autograd numbers its nodes
-as they are made, in the thread that makes them: a node that is new when an operation of the forward pass reaches the
-dispatcher is that operation's, and in the backward pass the node that runs still knows its number.
+An operation of the backward pass is located by the line of its forward operation. autograd numbers its nodes as they
+are created, per thread: a node that is new when a forward operation reaches the dispatcher belongs to that operation,
+and in the backward pass the running node still has its number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _node_that_runs: Callable[[], Any] = getattr(torch._C, "_current_autograd_node",
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line and the innermost layer it was reached through."""
+    """A line, and the innermost layer that called it."""
 
     site: CallSite | None
     layer: Any
@@ -62,7 +62,7 @@ class Whereabouts:
         self._handles: list[Any] = []
 
     def follow_layers(self) -> None:
-        """Know from now on which layer runs."""
+        """Start to follow which layer runs."""
         from torch.nn.modules import module
 
         self._handles = [
@@ -75,7 +75,7 @@ class Whereabouts:
         for handle in self._handles:
             handle.remove()
 
-    # -- what the hooks tell -------------------------------------------------------------------
+    # -- hooks ---------------------------------------------------------------------------------
 
     def _fetch(self, iterator: Any, fetch: Fetch) -> Any:
         self._begun = True
@@ -103,7 +103,7 @@ class Whereabouts:
         self._updating -= 1
 
     def _step_ended(self) -> None:
-        """Forget the lines of steps whose graphs are gone."""
+        """Drop the lines of steps whose graphs no longer exist."""
         self._step_began_at.append(_newest_node())
         if len(self._step_began_at) > STEPS_REMEMBERED:
             oldest = self._step_began_at.pop(0)
@@ -122,11 +122,11 @@ class Whereabouts:
 
     @property
     def step(self) -> int:
-        """The step that runs, counted from 0."""
+        """The current step, from 0."""
         return self._clock.steps_done
 
     def remember_node(self) -> None:
-        """An operation begins: should autograd have made a node for it, that is this line's."""
+        """Begin an operation: a node that autograd created for it belongs to this line."""
         newest = _newest_node()
         if newest > self._last_node:
             place = Place(user_site("operation"), self._layers[-1] if self._layers else None)
@@ -135,7 +135,7 @@ class Whereabouts:
             self._last_node = newest
 
     def phase(self, reads: Iterable[torch.Tensor]) -> NumberPhase:
-        """What the script is doing, by what runs and by what the operation reads."""
+        """The phase of the script, by the running code and the operands."""
         if _node_that_runs() is not None:
             return "backward"
         if self._fetching:
@@ -149,13 +149,16 @@ class Whereabouts:
         return "forward" if self._layers else "other"
 
     def autograd_node(self) -> str:
-        """The name of the autograd node that runs: ``SqrtBackward0``; nothing outside a backward."""
+        """The name of the running autograd node, such as ``SqrtBackward0``; empty outside a backward."""
         node = _node_that_runs()
         return "" if node is None else str(node.name()).rpartition("::")[2]
 
     def place(self) -> Place:
-        """The line that computes, and the layer. In a backward it is that of the forward operation, except in what the
-        user wrote for the backward pass himself: functions of his own, hooks, what is computed a second time."""
+        """The line that computes, and the layer.
+
+        In a backward it is that of the forward operation, except in the user's own backward code: custom functions,
+        hooks, and recomputation.
+        """
         own = user_site("operation")
         node = _node_that_runs()
         if node is None:
@@ -168,7 +171,7 @@ class Whereabouts:
         return Place(_with_text(site or self._backward_site), layer)
 
     def layer_name(self, layer: Any) -> str:
-        """``encoder.0 (Linear)``: its name in the model, and its kind, which is all there is outside a model."""
+        """``encoder.0 (Linear)``: its name in the model, and its class; only the class outside of a model."""
         if layer is None:
             return ""
         kind = type(layer).__name__
@@ -180,7 +183,7 @@ class Whereabouts:
         return kind
 
     def state_name(self, tensor: Any) -> str:
-        """The name of the model's parameter or buffer that lies in this memory; nothing for any other tensor."""
+        """The name of the model's parameter or buffer in this memory; empty for any other tensor."""
         plain = carrier(tensor)
         if plain is None:
             return ""

@@ -81,7 +81,7 @@ def check(context: Context) -> Iterator[Violation]:
 
 
 def _number(context: Context, step: Step, backward: ast.Call, loop: Loop) -> ast.expr | None:
-    """How many batches are added up for a step; None where none are, or nobody can tell."""
+    """The number of batches accumulated per step; None if there is no accumulation, or it is unknown."""
     inner = next(context.loops(backward), None)
     clears = [call for call, _ in context.updates.clears if context.tree.within(call, loop)]
     if inner is None or not clears or context.guards.frequency(backward, inner) != "every_step":
@@ -94,7 +94,7 @@ def _number(context: Context, step: Step, backward: ast.Call, loop: Loop) -> ast
         return None
     match inner:
         case ast.For(iter=ast.Call(func=ast.Name(id="range"), args=[ast.Name() | ast.Attribute() as number])):
-            # Other loops over several losses may mean their sum; this one says what it is.
+            # Other loops over several losses may intend their sum; the name of this one is explicit.
             return number if "accum" in word(number).lower() or "micro" in word(number).lower() else None
     return None
 
@@ -142,7 +142,7 @@ def _together(context: Context, clear: ast.Call, test: ast.If) -> bool:
 
 
 def _loss(context: Context, backward: ast.Call) -> ast.expr | None:
-    """What backward is called on, or scaled for it; None for engines, that divide by themselves."""
+    """The loss that backward is called on, also scaled; None for engines, which divide by themselves."""
     scaled = next((it.loss for it in context.updates.scaled if it.call is backward), None)
     if scaled is not None:
         return scaled
@@ -152,7 +152,7 @@ def _loss(context: Context, backward: ast.Call) -> ast.expr | None:
 
 
 def _is_plain_mean(context: Context, loss: ast.expr) -> bool:
-    """Whether all that makes the loss can be seen, and nothing scales it."""
+    """Whether the whole computation of the loss is visible, and nothing scales it."""
     made: list[ast.expr] = [loss]
     if isinstance(loss, ast.Name):
         bindings = context.bindings(loss)

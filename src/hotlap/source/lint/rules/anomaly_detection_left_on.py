@@ -87,7 +87,7 @@ def _switched_on(context: Context, call: ast.Call) -> Iterator[Violation]:
 
 
 def _always(context: Context, node: ast.AST) -> bool:
-    """Whether nothing decides about it but whether its function is called, and the script's own main guard."""
+    """Whether it runs unconditionally, except for its function's call and the script's main guard."""
     child = node
     for above in context.tree.ancestors(node):
         if isinstance(above, ast.If) and not _is_main_guard(above) and child is not above.test:

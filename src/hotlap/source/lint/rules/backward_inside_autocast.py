@@ -91,7 +91,7 @@ def _is_off(context: Context, region: ast.expr) -> bool:
 
 
 def _edits(context: Context, call: ast.Call, region: ast.expr) -> Change:
-    """The backward pass and all that follows it go out, where the region ends with them and holds nothing else."""
+    """Move the backward pass and all that follows it out, if the region ends with them and contains nothing else."""
     statement = context.tree.statement(call)
     around = context.tree.parent(statement)
     if not isinstance(around, ast.With) or len(around.items) != 1 or around.items[0].context_expr is not region:
@@ -105,7 +105,7 @@ def _edits(context: Context, call: ast.Call, region: ast.expr) -> Change:
 
 
 def _only_updates(statement: ast.stmt) -> bool:
-    """Whether it is one line that does nothing in which autocast could matter."""
+    """Whether it is one line that autocast does not affect."""
     if not isinstance(statement, ast.Expr) or statement.lineno != statement.end_lineno:
         return False
     calls = [it for it in ast.walk(statement) if isinstance(it, ast.Call)]

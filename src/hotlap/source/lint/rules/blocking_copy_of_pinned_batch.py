@@ -43,7 +43,7 @@ fix_safety: FixSafety = "safe"
 
 
 def check(context: Context) -> Iterator[Violation]:
-    """Each blocking copy of a batch of which all loaders that may have made it pin their memory."""
+    """Each blocking copy of a batch, if all loaders that may have made it pin their memory."""
     if not context.loaders.all or not context.uses_accelerator:
         return
     for copy in context.devices.copies:

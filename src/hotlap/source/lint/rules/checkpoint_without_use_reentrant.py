@@ -43,10 +43,10 @@ _FUNCTIONS = {"torch.utils.checkpoint.checkpoint": None, "torch.utils.checkpoint
 
 
 def check(context: Context) -> Iterator[Violation]:
-    """Each call that surely leaves it out."""
+    """Each call that certainly leaves it out."""
     for name, position in _FUNCTIONS.items():
         for call in context.calls(name):
-            # Called with nothing it is a decorator's or a reader's business, not a checkpoint.
+            # A call without arguments is not a checkpoint.
             if call.args and context.argument(call, "use_reentrant", position).absent:
                 yield Violation(
                     call,

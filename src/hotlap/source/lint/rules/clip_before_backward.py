@@ -68,7 +68,7 @@ def check(context: Context) -> Iterator[Violation]:
 
 
 def _backward_after(context: Context, clip: ast.Call, loop: ast.AST) -> ast.Call | None:
-    """The backward pass behind the clipping, in the same pass of the loop, with the step behind both."""
+    """The backward pass after the clipping, in the same pass of the loop, with the step after both."""
     function = context.tree.function(clip)
     inside = [it for it in context.training.backward_calls if context.tree.within(it, loop)]
     if not inside or any(position(it) < position(clip) for it in inside):

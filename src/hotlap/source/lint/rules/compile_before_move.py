@@ -106,7 +106,7 @@ def _is_bound_alike(context: Context, name: ast.Name, moved: ast.Name, compiled:
     bindings = context.bindings(moved)
     if isinstance(name.ctx, ast.Store):
         return [it.node for it in bindings] == [name]
-    # What was handed to torch.compile: the same object as long as the name is not bound again.
+    # The argument of torch.compile: the same object as long as the name is not bound again.
     return bool(bindings) and set(bindings) == set(context.bindings(name))
 
 
@@ -161,7 +161,7 @@ def _in_order(context: Context, compiled: ast.Call, move: ast.Call) -> Change:
 
 
 def _is_plain(move: ast.Call, statement: ast.stmt) -> bool:
-    """Whether the statement does nothing but move: ``model.to(d)`` or ``model = model.to(d)``."""
+    """Whether the statement only moves: ``model.to(d)`` or ``model = model.to(d)``."""
     assert isinstance(move.func, ast.Attribute)
     match statement, move.func.value:
         case ast.Expr(value=value), _:

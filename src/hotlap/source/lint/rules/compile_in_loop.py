@@ -94,7 +94,7 @@ def _repeating(context: Context, node: ast.AST) -> Loop | None:
 
 
 def _is_guarded(context: Context, node: ast.AST, outer: ast.AST) -> bool:
-    """Whether a test for what there is already stands around: ``if compiled is None``, ``if key not in cache``."""
+    """Whether it is inside a test for an existing object:  ``if compiled is None``, ``if key not in cache``."""
     for above in context.tree.ancestors(node):
         if above is outer:
             return False
@@ -123,7 +123,7 @@ def _loaded(attribute: ast.Attribute) -> ast.Attribute:
 
 
 def _is_kept(context: Context, node: ast.AST) -> bool:
-    """Whether the function around keeps what it made: it is cached, guarded, or empties the compiler's caches."""
+    """Whether the function around keeps its result: it is cached, guarded, or empties the compiler's caches."""
     function = context.tree.function(node)
     if function is None or _is_guarded(context, node, function):
         return True

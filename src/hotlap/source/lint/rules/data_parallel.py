@@ -40,7 +40,7 @@ fix_safety: FixSafety = "none"
 
 
 def check(context: Context) -> Iterator[Violation]:
-    """Each call; a model that is only compared with the class is not one."""
+    """Each call; comparing a model with the class is not a call."""
     for call in context.calls("torch.nn.DataParallel", "torch.nn.parallel.data_parallel"):
         yield Violation(
             call, "One process drives all devices and copies the model in every step; use DistributedDataParallel."

@@ -97,7 +97,8 @@ def _old(context: Context, function: ast.expr) -> tuple[str, str] | None:
 
 
 def _chosen_by_version(context: Context, use: ast.expr) -> bool:
-    """Whether the file asks first what torch has: ``if hasattr(torch.amp, "GradScaler") ... else``, ``except``."""
+    """Whether the file first checks which names torch has: ``if hasattr(torch.amp, "GradScaler") ... else``,
+    ``except``."""
     for above in context.tree.ancestors(use):
         if isinstance(above, ast.ExceptHandler):
             return True
@@ -110,7 +111,7 @@ def _chosen_by_version(context: Context, use: ast.expr) -> bool:
 
 
 def _asks_for_class(context: Context) -> bool:
-    """Whether the file asks what is an old GradScaler, which no new one is."""
+    """Whether the file checks for an old GradScaler, which no new one is."""
     for call in context.calls("builtins.isinstance", "builtins.issubclass"):
         for it in ast.walk(call):
             if isinstance(it, (ast.Name, ast.Attribute)) and (_old(context, it) or ("", ""))[1] == "GradScaler":
@@ -118,7 +119,7 @@ def _asks_for_class(context: Context) -> bool:
     return False
 
 
-# -- putting it right ---------------------------------------------------------------------------------
+# -- the fix ------------------------------------------------------------------------------------------
 
 
 def _edits(context: Context, use: ast.expr, uses: Sequence[ast.expr]) -> Change:
@@ -134,7 +135,7 @@ def _edits(context: Context, use: ast.expr, uses: Sequence[ast.expr]) -> Change:
 
 
 def _use_edits(context: Context, use: ast.expr, by_import: bool) -> list[Edit]:
-    """The new function, and the device before the other arguments; none where they are to be left alone.
+    """The new function, and the device before the other arguments; none if they must stay unchanged.
 
     ``by_import`` means that the import gives the function's name its new meaning, so that its text stays.
     """
@@ -175,7 +176,7 @@ def _arguments(context: Context, call: ast.Call, name: str) -> list[str] | None:
 
 
 def _import(context: Context, use: ast.expr) -> ast.Import | ast.ImportFrom | None:
-    """The import that brought the old name, or the module ``amp``; None for ``import torch`` and what is assigned."""
+    """The import of the old name, or of the module ``amp``; None for ``import torch`` and assigned names."""
     function = _function(use)
     while isinstance(function, ast.Attribute):
         function = function.value

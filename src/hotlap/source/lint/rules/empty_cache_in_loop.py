@@ -75,7 +75,7 @@ def check(context: Context) -> Iterator[Violation]:
 
 
 def _is_for_a_measurement(context: Context, call: ast.Call) -> bool:
-    """Whether the function around the call reads the peak of memory, which what the cache holds would blur."""
+    """Whether the function around the call reads peak memory, which cached memory would distort."""
     around = context.tree.function(call)
     nodes = ast.walk(around) if around is not None else ()
     return any(isinstance(it, ast.Call) and context.qualified_name(it.func) in MEMORY_COUNTERS for it in nodes)

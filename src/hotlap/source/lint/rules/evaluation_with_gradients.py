@@ -45,12 +45,12 @@ code = "HL352"
 title = "Evaluation records what a backward pass would need"
 fix_safety: FixSafety = "unsafe"
 
-# What may be entered around an evaluation without switching gradients off.
+# Context managers that do not switch gradients off.
 _HARMLESS = frozenset({"autocast", "profile", "record_function", "device", "tqdm", "open", "stream", "Timer", "timer"})
 
 
 def check(context: Context) -> Iterator[Violation]:
-    """Each evaluation loop that surely records gradients."""
+    """Each evaluation loop that certainly records gradients."""
     if not any(True for _ in context.methods("eval", "train", "parameters", "backward")):
         return
     for loop in context.evaluation.loops:

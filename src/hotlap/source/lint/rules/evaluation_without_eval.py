@@ -55,7 +55,7 @@ _DIFFERS = re.compile(
 
 
 def check(context: Context) -> Iterator[Violation]:
-    """Each evaluation loop that surely runs in the mode of training."""
+    """Each evaluation loop that certainly runs in training mode."""
     if not context.training_loops:
         return
     for loop in context.evaluation.loops:
@@ -82,14 +82,14 @@ def _may_be_switched(context: Context, loop: EvaluationLoop) -> bool:
 
 
 def _may_switch(context: Context, call: ast.Call) -> bool:
-    """Whether a call of something that is not in this file may switch the mode, as far as its name tells."""
+    """Whether a call of a function outside this file may switch the mode, by its name."""
     if context.callee(call) is not None or (context.qualified_name(call.func) or "").startswith("torch."):
         return False
     return bool(_MAY_SWITCH.search(word(call.func)))
 
 
 def _mode_matters(context: Context, model: ast.expr) -> bool:
-    """Whether the model may behave differently in training, as far as the file tells."""
+    """Whether the model may behave differently in training, as far as the file shows."""
     owner = context.call_graph.instance_class(model)
     if owner is None:
         made = [context.qualified_name(it.func) or "" for it in context.origins(model)]
@@ -101,7 +101,7 @@ def _mode_matters(context: Context, model: ast.expr) -> bool:
 
 
 def _has_foreign_parts(context: Context, owner: ast.ClassDef) -> bool:
-    """Whether a model of this file is made of, or derives from, what is neither in the file nor torch's own."""
+    """Whether a model of this file contains, or derives from, modules that are neither in the file nor in torch."""
     for base in context.call_graph.base_names(owner):
         if not base.startswith("torch.nn."):
             return True

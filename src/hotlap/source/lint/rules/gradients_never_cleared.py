@@ -77,7 +77,7 @@ def check(context: Context) -> Iterator[Violation]:
 
 
 def _touches_gradients(context: Context) -> bool:
-    """Whether the file sets or clears gradients in a way of its own."""
+    """Whether the file sets or clears gradients in another way."""
     for attribute in context.tree.of(ast.Attribute):
         if attribute.attr in ("grad", "_grad"):
             above = context.tree.parent(attribute)
@@ -101,7 +101,7 @@ def _cleared_otherwise(context: Context, loop: Repeated) -> bool:
 
 
 def _made_in(context: Context, optimizer: ast.expr, loop: Repeated) -> bool:
-    """Whether each pass makes an optimizer of its own, or nobody knows where it is made."""
+    """Whether each pass makes its own optimizer, or its origin is unknown."""
     if isinstance(optimizer, ast.Name):
         return any(context.tree.within(it.node, loop) for it in context.bindings(optimizer))
     return False

@@ -50,7 +50,7 @@ _GRAPHS = ("CUDAGraph", "make_graphed_callables", "torch.cuda.graph")
 
 
 def check(context: Context) -> Iterator[Violation]:
-    """Each ``zero_grad`` that is told to keep the gradients' memory."""
+    """Each ``zero_grad`` that keeps the gradients' memory."""
     if any(it in context.tree.text for it in _GRAPHS) or _trains_on_processor(context):
         return
     for call, receiver in context.updates.clears:
@@ -68,14 +68,14 @@ def check(context: Context) -> Iterator[Violation]:
 
 
 def _trains_on_processor(context: Context) -> bool:
-    """Whether the optimizer is made here, and no word speaks of another device."""
+    """Whether the optimizer is made here, and the file names no other device."""
     if _DEVICE.search(context.tree.text):
         return False
     return any(_OPTIMIZER.match(context.qualified_name(it.func) or "") for it in context.tree.of(ast.Call))
 
 
 def _overrides(context: Context, call: ast.Call) -> bool:
-    """Whether it stands in a ``zero_grad`` of the file's own, which has its reasons."""
+    """Whether it is in a ``zero_grad`` defined in the file, which is a deliberate choice."""
     function = context.tree.function(call)
     return function is not None and function.name == "zero_grad"
 

@@ -75,7 +75,7 @@ def check(context: Context) -> Iterator[Violation]:
 
 
 def _added(context: Context, target: ast.expr, value: ast.expr) -> list[ast.expr]:
-    """What is added to the target itself: ``loss`` of ``total = total + loss``, ``ema = .9 * ema + .1 * loss``."""
+    """The value added to the target: ``loss`` of ``total = total + loss``, ``ema = .9 * ema + .1 * loss``."""
     if not isinstance(target, (ast.Name, ast.Attribute)) or not isinstance(value, (ast.BinOp, ast.IfExp)):
         return []
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and _is_same(value.left, target):
@@ -97,7 +97,7 @@ def _is_same(one: ast.expr, other: ast.expr) -> bool:
 
 
 def _leaves(value: ast.expr) -> Iterator[ast.expr]:
-    """What arithmetic is done on: the operands of operands."""
+    """The operands of arithmetic, also nested ones."""
     match value:
         case ast.BinOp(left=left, right=right) | ast.IfExp(body=left, orelse=right):
             yield from _leaves(left)

@@ -74,7 +74,7 @@ def check(context: Context) -> Iterator[Violation]:
 
 
 def _tests(context: Context) -> Iterator[ast.expr]:
-    """What decides: of ``a and not b`` both parts, each by itself."""
+    """The parts of a test: of ``a and not b`` both ``a`` and ``b``."""
     waiting: list[ast.expr] = []
     for kind in (ast.If, ast.While, ast.IfExp, ast.Assert):
         waiting += (it.test for it in context.tree.of(kind))  # type: ignore[attr-defined]

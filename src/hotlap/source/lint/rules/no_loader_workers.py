@@ -74,7 +74,7 @@ def check(context: Context) -> Iterator[Violation]:
 
 
 def _only_looks(context: Context, call: ast.Call) -> bool:
-    """Whether the loader belongs to what a file shows of itself when it is run: nothing there computes on batches."""
+    """Whether the loader belongs to a file's demonstration, in which nothing computes on batches."""
     if context.training_loops or context.evaluation.loops or context.tree.function(call) is not None:
         return False
     return any(isinstance(it, ast.If) and _asks_for_main(it.test) for it in context.tree.ancestors(call))

@@ -44,7 +44,7 @@ fix_safety: FixSafety = "unsafe"
 
 
 def check(context: Context) -> Iterator[Violation]:
-    """Each loader that does not pin, with the copies that ask for it."""
+    """Each loader that does not pin, with the copies that need it."""
     if not context.loaders.all or not context.uses_accelerator:
         return
     asking: dict[ast.Call, list[Copy]] = {}

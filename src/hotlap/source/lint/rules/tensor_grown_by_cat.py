@@ -95,7 +95,7 @@ def _is_about(test: ast.expr, name: str) -> bool:
 
 
 def _asks_little(context: Context, use: ast.Name) -> bool:
-    """A use that only asks for the size, or whether there is anything yet."""
+    """A use that only reads the size, or whether the tensor is empty."""
     above = context.tree.parent(use)
     if isinstance(above, ast.Attribute) and above.attr in _SIZES:
         return True

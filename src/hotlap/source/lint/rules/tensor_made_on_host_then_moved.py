@@ -41,7 +41,7 @@ across_files = True
 
 _SAME_VALUES = ("zeros", "ones", "full", "empty", "eye", "arange")
 _OTHER_VALUES = ("rand", "randn", "randint", "randperm", "linspace", "logspace")
-# With these the two ways do not give the same: a leaf, a pinned copy, another generator.
+# With these the results differ: a leaf, a pinned copy, another generator.
 _APART = frozenset({"device", "requires_grad", "pin_memory", "out", "generator", "layout"})
 
 

@@ -145,7 +145,7 @@ def _waits(context: Context, call: ast.Call) -> bool:
 
 
 def _compiles(context: Context, call: ast.Call, start: ast.Call) -> bool:
-    """Whether this is the first call of what ``torch.compile`` gave, as far as this function tells."""
+    """Whether this is the first call of a compiled object, as far as this function shows."""
     if context.kind(call.func) != "compiled" or not isinstance(call.func, ast.Name):
         return False
     bindings = context.bindings(call.func)

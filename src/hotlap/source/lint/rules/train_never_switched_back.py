@@ -55,7 +55,7 @@ _LEAVES = (ast.Break, ast.Return, ast.Raise)
 
 @dataclass
 class _Seen:
-    """What happens to models in one loop over epochs. A model is named by the text of its expression in that loop."""
+    """The events of models in one loop over epochs. A model is named by the text of its expression in that loop."""
 
     trained: dict[str, ast.AST] = field(default_factory=dict)
     switched: dict[str, tuple[ast.Call, ast.AST]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class _Seen:
 
 
 def check(context: Context) -> Iterator[Violation]:
-    """Each first switch to evaluation mode that nothing in its loop takes back."""
+    """Each first switch to evaluation mode that nothing in its loop reverts."""
     if not context.training_loops or not context.evaluation.mode_switches:
         return
     loops: list[Loop] = [*context.tree.of(ast.For), *context.tree.of(ast.While)]
@@ -172,7 +172,7 @@ def _given(context: Context, call: ast.Call, callee: Function, names: Mapping[st
 
 
 def _handed_on(context: Context, call: ast.Call, names: Mapping[str, str]) -> set[str]:
-    """What a function that is not in this file gets, which may put it into any mode."""
+    """The arguments of functions outside this file, which may switch them to any mode."""
     if (context.qualified_name(call.func) or "").startswith(("torch.", "builtins.")):
         return set()
     return {_named(context, it, names) for it in (*call.args, *(it.value for it in call.keywords))} - {""}

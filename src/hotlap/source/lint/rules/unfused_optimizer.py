@@ -78,7 +78,7 @@ def _is_one_kernel(context: Context, call: ast.Call) -> bool:
 
 
 def _is_stepped(context: Context, call: ast.Call) -> bool:
-    """Whether its steps are in this file, and more than one: a single step next to where it is made is a test."""
+    """Whether its steps are in this file, and more than one: a single step next to its creation is a test."""
     for step in context.updates.steps:
         if call in context.origins(step.optimizer):
             elsewhere = context.tree.function(step.call) is not context.tree.function(call)

@@ -130,7 +130,8 @@ def _once(outer: Loop) -> bool:
 
 
 def _changes_data(context: Context, loader: ast.Call, outer: Loop) -> bool:
-    """Whether the loop sets or calls something of a data set: ``loader.dataset.epoch = 3``, ``dataset.shuffle()``."""
+    """Whether the loop sets an attribute or calls a method of a data set: ``loader.dataset.epoch = 3``,
+    ``dataset.shuffle()``."""
     dataset = context.argument(loader, "dataset", 0).value
     made = set(context.bindings(dataset)) if isinstance(dataset, ast.Name) else set()
     for it in ast.walk(outer):
@@ -155,7 +156,7 @@ def _handed_to_lightning(context: Context, loader: ast.Call) -> bool:
 
 
 def _edits(context: Context, loader: ast.Call, workers: Argument, persistent: Argument) -> Change:
-    """With no workers the argument would be refused, so where their number is not known it is asked for."""
+    """The argument is invalid without workers, so an unknown number is tested at run time."""
     if persistent.given and not isinstance(persistent.value, ast.Constant):
         return ()
     count = workers.value
