@@ -24,13 +24,13 @@ Picture = NDArray[np.float64]
 
 
 def enlarge(picture: Picture, size: int) -> Picture:
-    """The picture at ``size`` x ``size``, by cubic splines."""
+    """Resize a picture to ``size`` x ``size`` by cubic splines."""
     larger: Picture = ndimage.zoom(picture, size / len(picture), order=3)
     return larger.clip(min=0.0)
 
 
 def straighten(picture: Picture) -> Picture:
-    """The picture sheared upright and centred, by its image moments."""
+    """Shear a picture upright and centre it by its image moments."""
     size = len(picture)
     rows, columns = np.mgrid[:size, :size]
     weight = picture / picture.sum()
@@ -43,7 +43,7 @@ def straighten(picture: Picture) -> Picture:
 
 
 def even_out(picture: Picture) -> Picture:
-    """The picture with its brightness and contrast made even from place to place."""
+    """Normalise local brightness and contrast."""
     centred = picture - ndimage.gaussian_filter(picture, sigma=8)
     contrast = np.sqrt(ndimage.gaussian_filter(centred**2, sigma=8))
     evened: Picture = centred / np.maximum(contrast, 0.1)
@@ -93,7 +93,7 @@ class Network(nn.Module):
 
 
 def accuracy(model: nn.Module, loader: DataLoader[tuple[Tensor, int]], device: torch.device) -> float:
-    """The share of digits that the model names rightly."""
+    """Return the share of digits that the model classifies correctly."""
     model.eval()
     correct = total = 0
     with torch.no_grad():

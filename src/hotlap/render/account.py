@@ -139,7 +139,7 @@ def account_remarks(
     doubt: str = "",
     run: RunAccount | None = None,
 ) -> list[str]:
-    """What must be known about the account: what disturbed it, steps of another size, and time outside of steps."""
+    """Return remarks: disturbances, steps of another size, and time outside of steps."""
     remarks = [it for it in (doubt, samples_remark(before)) if it]
     if factor != 1.0 and after:
         remarks.append(
@@ -156,14 +156,14 @@ def account_remarks(
 
 
 def rate_of(account: PhaseAccount) -> tuple[str, float]:
-    """What is done in a second, by its name: samples of all trainers; steps where samples were only guessed."""
+    """Return a named rate: samples per second of all trainers; steps if samples are a guess."""
     if account.samples_are_guessed:
         return "steps per second", 1 / account.wall
     return "samples per second", account.samples_of_all / account.wall
 
 
 def samples_remark(account: PhaseAccount) -> str:
-    """How many samples a step holds, and what they were counted by; empty where that was not recorded."""
+    """Describe how many samples a step has and how they were counted; empty if not recorded."""
     number = account.samples_per_step
     # The mean of steps of which the last in an epoch is shorter is no whole number.
     held = f"{number:g}" if number == round(number) else f"{number:.1f}"
@@ -186,7 +186,7 @@ def samples_remark(account: PhaseAccount) -> str:
 
 
 def samples_factor(before: PhaseAccount, after: PhaseAccount | None) -> float:
-    """By what the second account's seconds are multiplied for them to be those of as many samples as the first's."""
+    """Return the factor that scales the second account to the samples of the first."""
     if after is None or after.samples_per_step <= 0:
         return 1.0
     factor = before.samples_per_step / after.samples_per_step

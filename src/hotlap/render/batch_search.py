@@ -1,4 +1,4 @@
-"""What a search for the batch size measured: rows, a small curve for the terminal, and what follows from it."""
+"""The result of a batch-size search: rows, a small curve for the terminal, and remarks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADINGS = (">batch size", ">samples per second", ">ratio", "interval", ">peak m
 _CURVE_CELLS = 10
 _COLOUR, _PATTERN, _PLAIN = "#0072b2", "█", "#"
 _LINEAR, _SQUARE_ROOT = ("SGD",), ("Adam", "AdamW", "RMSprop")
-"""The optimizers for which the sources of these rules give them."""
+"""The optimizers that the sources of these rules cover."""
 
 
 def search_rows(study: Study) -> tuple[tuple[str, ...], ...]:
@@ -76,7 +76,7 @@ _BOUNDS = {
 
 
 def search_remarks(study: Study) -> list[str]:
-    """What the figures are, what another size changes, and advice that is called advice."""
+    """Explain the figures and what another size changes, and give advice marked as such."""
     search = study.batch_search
     if search is None:
         return []
@@ -99,7 +99,7 @@ def _what(study: Study, search: BatchSearch) -> str:
 
 
 def _consequences(study: Study, search: BatchSearch) -> Iterator[str]:
-    """That another size changes what is learned, and the usual learning rates for it."""
+    """Warn that another size changes what is learned, with the usual learning rates."""
     factor = search.knee / search.own if search.knee and search.own else 1.0
     if factor == 1:
         return

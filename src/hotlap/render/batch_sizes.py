@@ -1,4 +1,4 @@
-"""What the model alone makes of other batch sizes, in rows."""
+"""Throughput and memory of the model alone at other batch sizes, in rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def batch_rows(rates: Sequence[BatchRate]) -> tuple[tuple[str, ...], ...]:
 
 
 def batch_remark(rates: Sequence[BatchRate], doubt: str = "") -> str:
-    """What was timed, what it is not, and what disturbed it."""
+    """Explain what was timed, and what disturbed it."""
     confidence = rates[0].confidence if rates else 0.0
     return (
         f"The model alone, fed from memory with its first batch grown or cut; {100 * confidence:g} % intervals over "

@@ -1,4 +1,4 @@
-"""What sections are built of, the same in every medium. All text in blocks is plain and already cleaned."""
+"""The blocks that sections are built of, the same in every medium. All text in blocks is plain and already cleaned."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """The same in a quiet voice: what a table above it means, and what it does not."""
+    """A dimmed paragraph: what the table above means, and its limits."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Bullets:
-    """Sentences, each of which stands for itself."""
+    """Independent sentences."""
 
     lines: tuple[str, ...]
 

@@ -38,7 +38,7 @@ def check_report(found: Check) -> RenderableType:
 
 
 def details(found: Check) -> list[str]:
-    """What stands behind the answer: the sides, the method, memory, the machine, every warning."""
+    """Describe the basis of the answer: the sides, method, memory, machine and warnings."""
     lines = [against_words(found.against)]
     if found.speed.comparison is not None:
         lines.append(how_measured(found.speed.comparison))
@@ -59,7 +59,7 @@ def details(found: Check) -> list[str]:
 
 
 def _expected(found: Check) -> str:
-    """What it was expected to take and what it took."""
+    """Compare the expected duration with the actual one."""
     assert found.cost is not None
     least, most = text.clock(found.cost.least_seconds), text.clock(found.cost.most_seconds)
     budget = f", of a budget of {text.clock(found.budget_seconds)}" if found.budget_seconds is not None else ""
@@ -67,7 +67,7 @@ def _expected(found: Check) -> str:
 
 
 def against_words(against: Against) -> str:
-    """Which two were compared."""
+    """Name the two sides."""
     name = text.one_line(against.name)
     if against.kind == "plan":
         return f"Compared: the script with and without the plan of {name}."

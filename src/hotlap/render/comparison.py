@@ -1,4 +1,4 @@
-"""What a comparison shows, in words: how much faster, and measured how."""
+"""A comparison in words: how much faster, and how it was measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def ratio_words(speed: SpeedComparison) -> str:
 
 
 def how_measured(speed: SpeedComparison) -> str:
-    """The evidence behind a ratio: sets, rounds, noise."""
+    """Describe the evidence for a ratio: replicates, rounds, noise."""
     return (
         f"Measured in {text.count(speed.sets, 'replicate')} of fresh launches with "
         f"{text.count(speed.rounds, 'round')} each. Run-to-run noise is {text.share(speed.noise_floor)}; the "

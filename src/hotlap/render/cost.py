@@ -1,4 +1,4 @@
-"""What training costs, in sentences: energy and money, and when a plan has earned back what it took."""
+"""The costs of training in sentences: energy, money, and when a plan has paid off."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cost_lines(costs: Costs) -> tuple[str, ...]:
 
 
 def cost_sentences(study: Study, costs: Costs | None) -> Iterator[str]:
-    """What is known of money and break-evens, and the energy of the plan that is kept."""
+    """Describe money and break-evens, and the energy of the kept plan."""
     if costs is not None:
         yield from cost_lines(costs)
     if study.verification is not None and study.plan.settings and study.verification.speed.baseline_agrees:
@@ -104,7 +104,7 @@ def _not_counted(costs: Costs) -> Iterator[str]:
 
 
 def _startup(costs: Costs) -> Iterator[str]:
-    """What a longer start (compiling, above all) takes, and when it is earned back."""
+    """Describe a longer start (mainly compiling), and when it has paid off."""
     it = costs.startup
     if it is None:
         return

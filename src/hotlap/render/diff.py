@@ -1,6 +1,6 @@
-"""What differs between two runs, on the terminal: the step, where its change lies, and what else changed.
+"""The differences of two runs on the terminal: the step, its parts, and what else changed.
 
-Names come out of files and are shown as plain text on one line, whatever is in them.
+Names come from files and are shown as plain text on one line.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _ADD_UP: tuple[Table, ...] = ("phases", "device", "host")
 """Tables whose rows are disjoint and add up to the step."""
 
 _BEHIND: dict[str, Table] = {"idle": "idle", "compute": "kernels", "operator": "operators"}
-"""The table that says what a part is made of."""
+"""The table with the components of a part."""
 
 _COUNTED: dict[Table, str] = {"idle": "gaps", "kernels": "launches", "operators": "calls"}
 
@@ -162,7 +162,7 @@ def _reasons(parts: DiffTable, tables: Mapping[Table, DiffTable]) -> Iterator[st
 
 
 def _large_changes(found: Difference, tables: Mapping[Table, DiffTable]) -> Iterator[str]:
-    """A cause of idle time stands for itself: what one cause lost another may have gained."""
+    """List causes of idle time separately: a loss of one may be a gain of another."""
     whole = (found.traced_step or found.step).before_seconds
     for table in ("phases", "host", "device", "idle"):
         for row in tables[table].rows if table in tables else ():

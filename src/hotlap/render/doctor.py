@@ -1,4 +1,4 @@
-"""What this machine is, what it reaches, and what is wrong with it."""
+"""The machine: its hardware, measured rates and problems."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEVELS = {"problem": "bold red", "warning": "yellow", "note": "cyan"}
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """One thing about the machine: how bad it is, what it is, and what to do about it."""
+    """A problem of the machine: its severity, what it is, and what to do about it."""
 
     level: Literal["problem", "warning", "note"]
     text: str

@@ -1,6 +1,6 @@
-"""Names of kernels, places and files in few characters, and never two that look the same.
+"""Short names of kernels, places and files that remain distinct.
 
-They come out of files and are shown as plain text on one line, whatever is in them.
+They come from files and are shown as plain text on one line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def event_names(names: Sequence[str], limit: int = LONGEST_NAME) -> dict[str, st
 
 
 def file_names(paths: Sequence[str], limit: int) -> dict[str, str]:
-    """The last parts of some paths, as many as it takes to tell them apart."""
+    """Return the last parts of some paths, as many as distinguish them."""
     whole = {it: text.one_line(it, limit=_LONGEST_READ) for it in dict.fromkeys(paths)}
     shown = {it: _last_parts(it, 1) for it in paths}
     for parts in range(2, 8):

@@ -1,4 +1,4 @@
-"""Findings: what each costs, what it rests on, where it is, what to do, and what became of it in trials."""
+"""Findings: cost, evidence, place, remedy, and results of trials."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNANSWERED = "No lever addresses it: see above for what to do."
 
 
 def findings_list(study: Study) -> RenderableType:
-    """All findings of a study in their order; where levers were tried, each with what became of it."""
+    """Show all findings of a study in order, with the results of the levers tried."""
     costs = [it for it in study.findings if it.kind == "cost"]
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True, min_width=6)
@@ -44,7 +44,7 @@ def findings_list(study: Study) -> RenderableType:
 
 
 def overlap(findings: Sequence[Finding]) -> str:
-    """What the shares of several findings are of, and that they do not add up."""
+    """Explain what the shares of findings are relative to, and that they do not add up."""
     of_the_run = any(text.whole_of(it.share) != _USUAL_WHOLE for it in findings)
     return _OVERLAP.format(or_of=" (of the run where that is said)" if of_the_run else "")
 
@@ -65,14 +65,14 @@ def answers(lever: str, findings: Sequence[Finding]) -> str:
 
 
 def answered(it: Finding, study: Study) -> list[tuple[Tone, str]]:
-    """What became of a finding once levers were tried; until then which levers answer it."""
+    """Describe the results of levers for a finding, or which levers address it."""
     if study.outcomes:
         return fates(it, study.outcomes)
     return [("neutral", answering(it.levers))] if it.levers else []
 
 
 def fates(finding: Finding, outcomes: Sequence[Outcome]) -> list[tuple[Tone, str]]:
-    """What became of a finding once levers were tried: a sentence for each lever that answers it."""
+    """Describe the results for a finding: a sentence for each lever that addresses it."""
     if not finding.levers:
         return [("neutral", _UNANSWERED)]
     known = {it.lever: it for it in outcomes}

@@ -1,4 +1,4 @@
-"""The one sentence that a study comes down to, and the details that it needs."""
+"""The headline of a study in one sentence, and its details."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hotlap.wording import ending_text
 
 
 def headline(study: Study) -> Headline:
-    """What the study says, in one sentence."""
+    """Summarise the study in one sentence."""
     if study.status == "script-failed":
         return _script_failed(study)
     return presenter_of(study.kind).headline(study)

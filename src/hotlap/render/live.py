@@ -1,4 +1,4 @@
-"""A search while it works: one small screen on a terminal, plain lines elsewhere.
+"""Live progress of a search: a small screen on a terminal, plain lines elsewhere.
 
 :func:`fold` gathers what was told into a state, :func:`draw` shows a state; both are pure. :class:`LiveView` ties them
 to a console. It redraws once a second and no more: every redraw takes time from the machine that is being measured.
@@ -157,14 +157,14 @@ class LiveView:
             raise
 
     def update(self, progress: Progress) -> None:
-        """Take in one progress; on a terminal it is shown with the next redraw, elsewhere as a line at once."""
+        """Show one progress; on a terminal it is shown with the next redraw, elsewhere as a line at once."""
         self._state = fold(self._state, progress)
         self._told_at = self._clock()
         if self._live is None:
             try:
                 self._print_line()
             except OSError as error:
-                if error.errno != errno.EIO:  # the terminal was closed: what is being measured is worth no less
+                if error.errno != errno.EIO:  # the terminal was closed: the measurements continue
                     raise
 
     def _screen(self) -> RenderableType:

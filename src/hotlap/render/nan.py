@@ -1,4 +1,4 @@
-"""Where the first number that is NaN or infinite came from: what was noticed, what made it, out of what, and where."""
+"""The origin of the first NaN or infinity: the operation, its inputs, and the line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is made of besides its steps, in sentences."""
+"""The parts of a run besides its steps, in sentences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hotlap.records import OutsidePart, RunAccount
 from hotlap.render import text
 
 WORTH_A_WORD = 0.005
-"""What takes a smaller share of the run is not mentioned."""
+"""Parts with a smaller share of the run are not mentioned."""
 
 _NAMES = {"evaluation": "evaluation", "checkpoints": "checkpoints", "other": "other work (rollouts and the like)"}
 _MOST_SHOWN_SPEEDUP = 50.0
@@ -28,7 +28,7 @@ def run_sentences(account: RunAccount) -> list[str]:
 
 
 def bound_sentence(account: RunAccount) -> str:
-    """What tuning the step can give the whole run at most; empty where that says too little."""
+    """Bound the gain of tuning steps for the whole run; empty if too large to matter."""
     if account.most_speedup is None or account.most_speedup > _MOST_SHOWN_SPEEDUP:
         return ""
     shares = [f"{_NAMES[it.kind].partition(' (')[0]} {_share(it)}" for it in _costliest(account)]

@@ -1,4 +1,4 @@
-"""Collectives' messages, as recorded in the file."""
+"""What collectives send, as the file says it."""
 
 from __future__ import annotations
 
