@@ -15,7 +15,7 @@ Span: TypeAlias = tuple[int, int]
 
 
 class Intervals:
-    """A set of time. ``starts`` and ``ends`` are sorted, every end lies behind its start, and before the next start."""
+    """A set of time. ``starts`` and ``ends`` are sorted, every end is after its start, and before the next start."""
 
     __slots__ = ("_lengths", "ends", "starts")
 
@@ -36,14 +36,14 @@ class Intervals:
         return zip(self.starts, self.ends, strict=True)
 
     def before(self, moment: int) -> int:
-        """How much of the set lies before a moment."""
+        """The length of the set before a moment."""
         if not self._lengths:
             self._lengths = [0, *accumulate(map(sub, self.ends, self.starts))]
         begun = bisect_right(self.starts, moment)
         return self._lengths[begun] - max(0, self.ends[begun - 1] - moment) if begun else 0
 
     def within(self, start: int, end: int) -> int:
-        """How much of the set lies within a window."""
+        """The length of the set within a window."""
         return self.before(end) - self.before(start)
 
 
@@ -97,7 +97,7 @@ def subtraction(one: Intervals, other: Intervals) -> Intervals:
 
 
 def outside(spans: Iterable[Span], these: Intervals) -> list[Span]:
-    """Those of the spans (in the order of their starts) of which some lies outside a set."""
+    """The spans (in the order of their starts) that are not entirely within a set."""
     starts, ends = these.starts, these.ends
     count, position = len(these), 0
     found: list[Span] = []
@@ -110,7 +110,7 @@ def outside(spans: Iterable[Span], these: Intervals) -> list[Span]:
 
 
 def overlaps(windows: Intervals, these: Intervals) -> Iterator[tuple[int, int]]:
-    """Which of the windows hold some of a set: the window's index and how much it holds.
+    """Find the windows that overlap a set: the window's index and the overlap's length.
 
     A window is named once for every interval that reaches into it.
     """

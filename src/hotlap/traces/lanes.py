@@ -1,8 +1,7 @@
 """A timeline as lanes to draw: what the host, the data loader and the device did, side by side, in few enough spans.
 
 A trace holds a hundred thousand events where a page can draw some thousands. Of nested operators the outermost is kept,
-and short events that follow one another in a lane become one span that says how many it stands for. Nothing is left out
-without being counted.
+and short events that follow one another in a lane become one span with their number. Everything left out is counted.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ _LONGEST_UNSEEN_SHARE = 0.002
 
 
 class LaneSpan(NamedTuple):
-    """Something that took time. ``events`` above 1: so many short ones that followed each other, with the time between
-    them; ``name`` and ``kind`` are then those on which most of it was spent."""
+    """A span of time. ``events`` above 1: that many short consecutive events, with the time between them; ``name`` and
+    ``kind`` are then those on which most of it was spent."""
 
     start: int
     end: int
@@ -163,7 +162,7 @@ def _longest(spans: Iterable[LaneSpan]) -> Iterator[tuple[str, int, int]]:
 
 
 def outermost(spans: Iterable[LaneSpan]) -> Iterator[LaneSpan]:
-    """Of spans that lie in one another only the outer one; of such as overlap, what the earlier one leaves."""
+    """Keep only the outer one of nested spans; cut overlapping ones at the end of the earlier."""
     reached = None
     for it in sorted(spans, key=lambda it: (it.start, -it.end)):
         if reached is not None and it.end <= reached:
@@ -192,7 +191,7 @@ def _operators(timeline: Timeline, thread: int) -> Iterator[LaneSpan]:
 
 
 def _marks(timeline: Timeline) -> Iterator[LaneSpan]:
-    """What torch (the optimizer's step) and the script gave a name to, on the thread that marks the steps."""
+    """The ranges named by torch (the optimizer's step) and the script, on the thread that marks the steps."""
     marks = timeline.annotations
     threads = {it.thread for it in timeline.steps}
     left_out = marks.named(LOADER.search) | marks.named(STEP_NAME.search)
@@ -215,7 +214,7 @@ def _named(table: HostEvents, names: frozenset[int], kind: SpanKind) -> Iterator
 
 
 def _device_lanes(timeline: Timeline, start: int, end: int) -> Iterator[Lane]:
-    """A lane for each stream of each device; of many streams the busiest."""
+    """Make a lane for each stream of each device; of many streams for the busiest."""
     events = timeline.device
     streams: dict[tuple[int, int], list[int]] = {}
     for it, place in enumerate(zip(events.device, events.stream, strict=True)):

@@ -1,4 +1,4 @@
-"""Which call launched which work of a device, and in which step; and the events of each replayed graph.
+"""Link device events to the calls and steps that launched them, and to replayed graphs.
 
 A correlation identifier is unique within a process. A file that holds several ranks has each of them several times, so
 there each device is first given the process that drives it.
@@ -26,7 +26,7 @@ def link(
     processes: Sequence[str],
     split: Mapping[int, int],
 ) -> None:
-    """Give each device event its launch, the first call with its correlation, and the step that this lies in.
+    """Give each device event its launch, the first call with its correlation, and the step that contains it.
 
     All kernels of a graph share its launch call. ``processes`` are those of the threads, by their numbers. ``split``
     holds the original numbers of devices that were renumbered by their track; that is undone unless ranks were merged.
@@ -51,8 +51,7 @@ def link(
 
 
 def graph_replays(device: DeviceEvents, calls: Calls) -> dict[int, list[int]]:
-    """For each call that launches a graph the device events that it launched, in their order; to be asked once these
-    are linked."""
+    """Group device events by the call that launched their graph, in order; requires linked events."""
     launching = calls.named(GRAPH_LAUNCH.match)
     if not launching:
         return {}
@@ -99,14 +98,14 @@ def _driving(device: DeviceEvents, calls: Calls, by_process: list[_CallOf]) -> d
 
 
 def _launched(device: DeviceEvents, calls: Calls, members: list[int], call_of: _CallOf) -> int:
-    """How many events a process may have launched: those that began after its call with their correlation."""
+    """Count the events that a process may have launched: those that began after its call with their correlation."""
     correlation, start = device.correlation, device.start
     found = ((it, call_of.get(correlation[it], NONE)) for it in members)
     return sum(call != NONE and calls.start[call] <= start[it] for it, call in found)
 
 
 def steps_of(steps: tuple[Step, ...], moments: Sequence[int]) -> list[int]:
-    """The index of the step that each moment lies in, or :data:`NONE`."""
+    """The index of the step that contains each moment, or :data:`NONE`."""
     starts = [it.start for it in steps]
     found: list[int] = []
     index, start, end = NONE, 0, 0

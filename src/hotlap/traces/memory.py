@@ -1,6 +1,6 @@
 """Memory over time, from the changes that torch's allocators report to a profiler (``profile_memory=True``).
 
-The peak is looked into: when it was, what ran, and which allocations of the trace were then still in use.
+For the peak: its time, the operator that ran, and the allocations in use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hotlap.traces.timeline import Allocations, Step, Timeline
 _SAMPLES = 120
 _MOST_DEVICES = 64
 _LOOKED_INTO = 2000
-"""Of the allocations in use at the peak, how many of the largest are looked into for what allocated them."""
+"""Of the allocations in use at the peak, how many of the largest are attributed to what allocated them."""
 
 _HOLDERS_KEPT = 20
 _FEWEST_STEPS = 3
@@ -29,7 +29,7 @@ _UNKNOWN = Moment("unknown")
 
 
 def memory_use(timeline: Timeline) -> tuple[MemoryOverTime, ...]:
-    """What each accelerator's allocator had given out; the host's, where no accelerator reports any. Empty for a trace
+    """Sum each accelerator's allocations; the host's if no accelerator reports any. Empty for a trace
     without memory, and for one that was read without operators' inputs. An allocator that never held more than at its
     first change is left out where the trace gives no totals."""
     table = timeline.allocations
@@ -59,7 +59,7 @@ class _Use:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a peak to speak of: without totals, what was only freed is not known to have been in use."""
+        """Whether there is a peak: without totals, memory that was only freed is not known to have been in use."""
         return self.absolute or self.levels[self.highest] > 0
 
     def row(self, device: int, *, on_host: bool) -> MemoryOverTime:
@@ -121,7 +121,7 @@ class _Use:
             begun = ended
 
     def _holders(self) -> tuple[int | None, tuple[PeakAllocation, ...]]:
-        """What is in use at the peak: allocated before the trace, and since then by whom."""
+        """Memory in use at the peak: allocated before the trace, and since then by operator."""
         table = self.timeline.allocations
         in_use: dict[int, int] = {}
         for event in self.events[: self.highest + 1]:
@@ -157,7 +157,7 @@ class _Use:
 
 
 def _levels(table: Allocations, events: Sequence[int], level: int) -> Iterator[int]:
-    """What is allocated after each change: as it is written, else the sum of the changes."""
+    """The bytes allocated after each change: as recorded, else the sum of the changes."""
     for event in events:
         written = table.allocated[event]
         level = written if written != MISSING else level + table.change[event]

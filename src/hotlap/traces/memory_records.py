@@ -1,4 +1,4 @@
-"""What is said of memory: frozen records, sizes in bytes, times in integer nanoseconds."""
+"""Memory: frozen records, sizes in bytes, times in integer nanoseconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Phase: TypeAlias = Literal["forward", "backward", "optimizer", "data_loader", "u
 
 
 class MemoryPeak(Record, frozen=True, kw_only=True):
-    """The first moment at which most was allocated. ``start_nanoseconds`` is on the trace's clock.
+    """The first moment of the largest allocation. ``start_nanoseconds`` is on the trace's clock.
 
     ``step`` is None outside of steps. ``operator`` is the outermost that ran on the allocating thread, ``module`` the
     innermost module and ``place`` the innermost line of the user's code; they are empty where the trace has none.
@@ -47,7 +47,7 @@ class StepMemory(Record, frozen=True, kw_only=True):
 
 
 class MemoryOverTime(Record, frozen=True, kw_only=True):
-    """What one allocator had given out over time; ``on_host`` is that of the CPU.
+    """Allocated memory of one allocator over time; ``on_host`` is the CPU's.
 
     ``absolute`` says whether the trace gives totals; without them memory is counted from zero at the first change.
     ``samples`` are the most allocated in equal parts of the window, which starts at ``start_nanoseconds``.

@@ -1,4 +1,4 @@
-"""What collectives send, as the file says it."""
+"""Collectives' messages, as recorded in the file."""
 
 from __future__ import annotations
 

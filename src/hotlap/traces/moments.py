@@ -1,4 +1,4 @@
-"""What the host did at a moment on one thread: phase of training, operator, module, line of the user's code."""
+"""The host's activity at a moment on one thread: phase of training, operator, module, line of the user's code."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Moment(NamedTuple):
 
 
 class Moments:
-    """Answers for any moment of one trace."""
+    """The host's activity at any moment of one trace."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self._activity = HostActivity(timeline, range(len(timeline.threads)))
 
     def at(self, moment: int, thread: int) -> Moment:
-        """What a thread did at a moment."""
+        """Find a thread's activity at a moment."""
         activity, modules = self._activity, self._timeline.modules
         around = modules.around(moment, thread)
         return Moment(

@@ -1,6 +1,6 @@
-"""Small numbers for what recurs in a trace: names, threads, call stacks, operators' inputs.
+"""Number the recurring values of a trace: names, threads, call stacks, operators' inputs.
 
-A trace names some thousand things. A file that was made to fill memory names millions, so what is kept is bounded.
+A trace names some thousand things. A malicious file may name millions, so the kept text is bounded.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Configurations(dict[KernelConfiguration, int]):
 
 
 class UsefulFrames(dict[str, bool]):
-    """Which names of Python functions are worth keeping. Names with addresses in them are too many to remember."""
+    """The names of Python functions that are kept. Names that contain addresses are too many to cache."""
 
     def __missing__(self, name: str) -> bool:
         useful = is_useful_frame(name)
@@ -73,8 +73,8 @@ class UsefulFrames(dict[str, bool]):
 
 
 class Devices:
-    """The numbers of devices. Ranks that were merged into one file may each call theirs 0: then only the track tells
-    them apart, and each further one gets the next number that is free; ``split`` says what it was."""
+    """The numbers of devices. Ranks that were merged into one file may each call theirs 0: then only the track
+    distinguishes them, and each further one gets the next free number; ``split`` has its original one."""
 
     def __init__(self) -> None:
         self.split: dict[int, int] = {}

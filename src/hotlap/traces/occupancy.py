@@ -3,7 +3,7 @@
 Kineto computes these from the launch alone. *Blocks per SM* and *warps per SM* divide the whole grid by the number of
 multiprocessors, so less than one block per multiprocessor leaves some without any. *Est. achieved occupancy* is the
 number of resident warps over the largest possible one, where as many blocks are resident as registers and shared memory
-allow, and not more than there are; it says nothing of the time for which they are.
+allow, and at most those of the grid; it does not account for the time for which they are resident.
 """
 
 from __future__ import annotations

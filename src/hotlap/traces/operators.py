@@ -1,4 +1,4 @@
-"""Which operators took the time: their own on the host, and that of the kernels which they launched themselves."""
+"""Time by operator: self time on the host, and that of the kernels that it launched itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def operators(
 
 
 class _Key(NamedTuple):
-    """Indices of what makes operators alike."""
+    """The key of equal operators, as indices."""
 
     name: int
     inputs: int
@@ -96,7 +96,7 @@ def _row(
 
 
 def _forward_place(attribution: Attribution, events: list[int]) -> str:
-    """The line whose gradients most of the events compute; empty where that is known of none."""
+    """The line whose gradients most of the events compute; empty if unknown."""
     scopes = (attribution.scopes[it] for it in events)
     lines = Counter(it.line for it in scopes if it.direction == Direction.BACKWARD and it.line != NONE)
     return attribution.lines.names[lines.most_common(1)[0][0]] if lines else ""

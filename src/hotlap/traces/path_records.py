@@ -1,4 +1,4 @@
-"""What is said of the critical path: frozen records, times in integer nanoseconds."""
+"""The critical path: frozen records, times in integer nanoseconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PathKind: TypeAlias = Literal[
 
 
 class PathPart(Record, frozen=True, kw_only=True):
-    """How much of the critical path is of one kind.
+    """The time of one kind on the critical path.
 
     On the device: ``compute``, ``communication`` (with the time that it waits for other ranks) and ``copy`` (memsets
     too); ``queue`` from the end of earlier work to the start of the next. Between: ``launch`` from a launch call to the

@@ -1,8 +1,9 @@
-"""The ranks of one training run side by side: which one do the others wait for, and for how long?
+"""Compare the ranks of one training run: which one do the others wait for, and for how long?
 
-A collective ends on all ranks together, when the last one has come to it. Whoever came earlier has spent the difference
-inside its communication kernel. So the rank whose communication takes least is the one that came last; what the others'
-takes longer than that, they waited. Only communication that no computation hides counts, since the rest costs nothing.
+A collective ends on all ranks together, after the last one has entered it. Ranks that entered earlier spent the
+difference inside their communication kernels. So the rank with the shortest communication entered last, and the others
+waited for as long as theirs exceeds it. Only communication that no computation hides counts, since the rest costs
+nothing.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _communicating_device(breakdown: Breakdown) -> DeviceBreakdown | None:
 
 
 def _times(rank: _Rank, steps: tuple[int, ...]) -> list[DeviceTime]:
-    """How the device spent each step, or its whole window where no steps are marked."""
+    """Break down the device's time in each step, or in its whole window if no steps are marked."""
     if not steps:
         return [rank.device.time]
     return [it.device for it in rank.device.steps if it.device is not None]

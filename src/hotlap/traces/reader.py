@@ -118,7 +118,7 @@ def _recorded_in_part(device: DeviceEvents, replays: Iterable[list[int]]) -> int
 
 
 def _facts(path: Path, surroundings: Surroundings) -> TraceFacts:
-    """What is around the events, as far as it has the shape that it should have."""
+    """Read the values around the events that have the expected shape."""
     distributed = _value(surroundings.distributed)
     distributed = distributed if isinstance(distributed, dict) else {}
     devices = _value(surroundings.devices)
@@ -136,7 +136,7 @@ def _facts(path: Path, surroundings: Surroundings) -> TraceFacts:
 
 
 def _value(text: msgspec.Raw) -> Any:
-    """A value next to the events; None where there is none, or one that is too large to be what it says."""
+    """A value next to the events; None if it is absent or implausibly large."""
     written = bytes(text)
     if not written or len(written) > _LONGEST_VALUE:
         return None

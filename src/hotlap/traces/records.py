@@ -1,4 +1,4 @@
-"""What the analysis of a trace says: frozen records, times in integer nanoseconds.
+"""The analysis of a trace: frozen records, times in integer nanoseconds.
 
 Names of kernels, calls and places come out of the file and are untrusted text.
 """
@@ -16,7 +16,7 @@ from hotlap.traces.path_records import CriticalPath
 
 
 class TraceFacts(Record, frozen=True, kw_only=True):
-    """What a trace says of itself. ``base_nanoseconds`` added to any time gives the time since 1970. ``device_ids`` are
+    """A trace's own metadata. ``base_nanoseconds`` added to any time gives the time since 1970. ``device_ids`` are
     the numbers of the devices that ``device_names`` names, None where one has none; ``device_capabilities`` are their
     compute capabilities, as ``9.0``, empty where one is not written."""
 
@@ -44,14 +44,14 @@ class TraceFacts(Record, frozen=True, kw_only=True):
 
 
 class Coverage(Record, frozen=True, kw_only=True):
-    """What became of every event of the file.
+    """How every event of the file was treated.
 
     ``events = device_events + host_events + other_events + invalid_events + unreadable_events``. ``invalid_events``
-    have no time, a negative duration or an absurd one; ``repaired_events`` were read although their text is no JSON
-    or their fields have unusual types; ``other`` counts by category what is read but not analysed, arrows, instants,
+    have no time, a negative duration or an absurd one; ``repaired_events`` were read although their text is not JSON or
+    their fields have unusual types; ``other`` counts by category what is read but not analysed, arrows, instants,
     counters and names in one. ``graph_launches_in_part`` have fewer device events than other launches of the same
-    graph. ``ended_early`` says why the file stops before its end; it is empty for a whole file. ``remark`` says what
-    else is odd about the file.
+    graph. ``ended_early`` says why the file stops before its end; it is empty for a whole file. ``remark`` describes
+    anything else unusual about the file.
     """
 
     bytes_read: int
@@ -189,8 +189,8 @@ Cause: TypeAlias = Literal[
 
 
 class Evidence(Record, frozen=True, kw_only=True):
-    """One thing that was seen in the gaps of a cause: a host call, an operator, a Python place, and how much idle
-    time it goes with. Only the longest gaps are looked into for it."""
+    """An observation in the gaps of a cause: a host call, an operator, a Python place, and how much idle
+    time it goes with. Only the longest gaps are examined for it."""
 
     role: Literal["loader", "call", "operator", "place", "next_kernel"]
     name: str
@@ -316,7 +316,7 @@ class DeviceBreakdown(Record, frozen=True, kw_only=True):
 
 
 class Breakdown(Record, frozen=True, kw_only=True):
-    """Everything that is said of one trace. ``operators`` and ``host_time`` are those of a trace without devices, where
+    """The breakdown of one trace. ``operators`` and ``host_time`` are those of a trace without devices, where
     they were asked for, and so are ``code``, the time by module and source line, ``graphs``, which were replayed,
     ``collectives``, ``memory`` and ``critical_path``. ``unreliable`` gives the reason why its figures must not be
     trusted, and is empty otherwise; ``notes`` say what a reader should know besides."""
@@ -345,8 +345,8 @@ Limit: TypeAlias = Cause | Literal["compute", "copies", "python"]
 
 
 class Conclusion(Record, frozen=True, kw_only=True):
-    """What limits a trace, and how much of the window goes to it: a cause of idle time (``communication`` with what is
-    exposed of it), copies, the host's Python, or computing where no loss is worth naming."""
+    """The bottleneck of a trace, and its share of the window: a cause of idle time (``communication`` with what is
+    exposed of it), copies, the host's Python, or computing if no loss is large enough."""
 
     limit: Limit
     nanoseconds: int
@@ -358,7 +358,7 @@ class Conclusion(Record, frozen=True, kw_only=True):
 
 
 class RankTime(Record, frozen=True, kw_only=True):
-    """What one rank's device did in the steps that are compared, or in its whole window where traces mark no steps.
+    """One rank's device time in the steps that are compared, or in its whole window where traces mark no steps.
 
     ``waiting_nanoseconds`` is how much longer than the rank that waited least it was in communication that nothing
     hid, step by step.

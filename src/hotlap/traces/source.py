@@ -10,11 +10,11 @@ from hotlap.files import open_regular
 from hotlap.traces.unpacking import ENDINGS, MAGICS, Format, Unpacker, format_named, format_of
 
 PIECE_BYTES = 2**19
-"""How much decompressed text :meth:`ByteSource.read` hands out at once. What is made of it fits the processor's caches,
-which is worth a sixth of the time."""
+"""How much decompressed text :meth:`ByteSource.read` hands out at once. The decoded events of a piece fit the
+processor's caches, which saves a sixth of the time."""
 
 MOST_EXPANSION = 200
-"""Real traces shrink 10 to 60 times. DEFLATE's limit of 1032 is only reached by text that says nothing."""
+"""Real traces shrink 10 to 60 times. DEFLATE's limit of 1032 is only reached by text without content."""
 
 EXPANSION_CHECKED_FROM = 64 * 2**20
 
@@ -26,7 +26,7 @@ class ByteSource:
     """A file's decompressed bytes in order.
 
     ``damage`` says, once reading ended, why compressed data ended early; it is empty for a sound file.
-    ``remark`` says what is odd about the file without being wrong.
+    ``remark`` describes what is unusual about a valid file.
     Raises :class:`TraceError` for a file that cannot be opened, is empty, is not packed as its name says, or is packed
     in a way that needs a package which is not installed.
     """
@@ -61,7 +61,7 @@ class ByteSource:
         self._file.close()
 
     def read(self) -> bytes:
-        """The next piece; empty at the end. Raises :class:`TraceError` when a packed file blows up."""
+        """The next piece; empty at the end. Raises :class:`TraceError` when a packed file expands too much."""
         if self.damage:
             return b""
         try:
@@ -73,7 +73,7 @@ class ByteSource:
         return piece
 
     def _format_of(self, head: bytes) -> Format | None:
-        """How the file is packed, by its first bytes; None for plain text."""
+        """The compression format by the file's first bytes; None for plain text."""
         name, claimed = format_of(head), ENDINGS.get(self.path.suffix.lower())
         if not name:
             if claimed is not None:
@@ -90,7 +90,7 @@ class ByteSource:
         return found
 
     def _accept_plain_text(self, head: bytes, claimed: str) -> None:
-        """Downloads are often unpacked on the way and keep their name; anything else is no trace."""
+        """Accept plain text under a packed name, as downloads are often unpacked; reject anything else."""
         if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
             self._file.close()
             raise TraceError(
@@ -133,7 +133,7 @@ class ByteSource:
         return data
 
     def _next_member(self, ended: Unpacker) -> Unpacker | None:
-        """What unpacks the member that follows the one that just ended; anything else behind it is padding."""
+        """The decompressor of the member after the one that just ended; other data after it is padding."""
         assert self._format is not None
         rest = ended.unused_data + self._pending
         if len(rest) < _LONGEST_MAGIC:

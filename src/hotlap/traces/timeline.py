@@ -12,7 +12,7 @@ from hotlap.traces.intervals import Span
 from hotlap.traces.records import Coverage, TraceFacts
 
 NONE = -1
-"""In a column of indices: there is none."""
+"""The missing value in a column of indices."""
 
 Selection: TypeAlias = Sequence[int]
 """Some events, in the order of their starts."""
@@ -44,7 +44,7 @@ class Events:
         return self.names[self.name[event]]
 
     def named(self, fits: Callable[[str], object]) -> frozenset[int]:
-        """The numbers of the names that fit; to be asked once the columns are complete."""
+        """The numbers of the names that match; requires complete columns."""
         if fits not in self._named:
             self._named[fits] = frozenset(number for number, it in enumerate(self.names) if fits(it))
         return self._named[fits]
@@ -116,24 +116,24 @@ class HostEvents(Events):
 
     @cached_property
     def threads(self) -> frozenset[int]:
-        """The threads that have any of these events; to be asked once the columns are complete."""
+        """The threads that have any of these events; requires complete columns."""
         return frozenset(self.thread)
 
     def overlapping(self, start: int, end: int) -> Iterator[int]:
-        """The events that lie in some of a window, the last one first."""
+        """The events that overlap a window, the last one first."""
         return self._reaching(bisect_left(self.start, end), start + 1)
 
     def around(self, moment: int, thread: int) -> list[int]:
-        """The events of a thread that a moment lies in, the outermost first."""
+        """The events of a thread that contain a moment, the outermost first."""
         begun = bisect_right(self.start, moment)
         found = [it for it in self._reaching(begun, moment) if self.thread[it] == thread]
         return sorted(found, key=lambda it: (self.start[it], -self.end[it], it))
 
     def _reaching(self, begun: int, moment: int) -> Iterator[int]:
-        """Of the first ``begun`` events those that end at a moment or later, the last one first.
+        """List those of the first ``begun`` events that end at a moment or later, the last one first.
 
-        Blocks of events that all end earlier are passed over at once, for the event around a moment may have begun a
-        hundred thousand events before it; where all that is left ends earlier, there is nothing to look for.
+        The event around a moment may have begun a hundred thousand events before it, so blocks of events that all end
+        earlier are skipped at once.
         """
         latest, latest_so_far = self._latest_ends
         while begun > 0:
@@ -205,9 +205,9 @@ class Allocations(HostEvents):
 
 
 class Message(NamedTuple):
-    """What a collective sends: elements that this rank puts in and gets, of a type as torch names it (``Float``), among
-    so many ranks of a process group. ``ranks`` is text as it is in the file; ``sequence`` counts the collectives of the
-    group, and is None where that is not written."""
+    """A collective's message: the elements that this rank sends and receives, of a type as torch names it (``Float``),
+    among so many ranks of a process group. ``ranks`` is text as it is in the file; ``sequence`` counts the collectives
+    of the group, and is None where that is not written."""
 
     collective: str
     elements_in: int
@@ -231,11 +231,11 @@ class Step(NamedTuple):
 class Timeline(NamedTuple):
     """One trace. Times are nanoseconds since ``facts.base_nanoseconds``; names are untrusted text.
 
-    ``frames`` are calls of Python functions, only those that an analysis can make use of: the user's own, and some of
-    the data loader and of compilation. ``overhead`` is the profiler's own work. ``stacks`` and ``inputs`` are JSON as
-    it stands in the file: call stacks, and the shapes and types of operators' inputs. ``modules`` are calls of modules'
-    forward, which ``frames`` leave out, ``configurations`` how kernels were launched, ``messages`` what collectives
-    send, and ``allocations`` what allocators report; these are read with inputs.
+    ``frames`` are calls of Python functions, only those that an analysis uses: the user's own, and some of the data
+    loader and of compilation. ``overhead`` is the profiler's own work. ``stacks`` and ``inputs`` are JSON as recorded
+    in the file: call stacks, and the shapes and types of operators' inputs. ``modules`` are calls of modules' forward,
+    which ``frames`` leave out, ``configurations`` how kernels were launched, ``messages`` what collectives send, and
+    ``allocations`` what allocators report; these are read with inputs.
     """
 
     facts: TraceFacts

@@ -1,4 +1,4 @@
-"""When events began and ended: exact nanoseconds of whatever the file gives, and which of them make sense."""
+"""Starts and ends of events: exact nanoseconds of the file's numbers, and which of them are valid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_EVENT = 24 * 3600 * 10**9
 
 LATEST_TIME = 2**62
 NO_TIME = 2**63
-"""What :func:`nanoseconds` makes of what is no number."""
+"""The result of :func:`nanoseconds` for a value that is not a number."""
 
 FLOAT_IS_EXACT_BELOW = 2.0**43
 """Below this many microseconds the nearest double lies within half a nanosecond of the written number."""
@@ -32,7 +32,7 @@ class DigitsLostError(Exception):
 
 
 class TimedEvents:
-    """Those of some events that have a sensible time, their starts and ends; and how many have none."""
+    """Select the events with a valid time, their starts and ends; also count the others."""
 
     def __init__(self, events: list[Event]) -> None:
         start, length = nanoseconds([it.ts for it in events]), nanoseconds([it.dur for it in events])

@@ -24,7 +24,7 @@ _ZSTD_MODULES = ("compression.zstd", "backports.zstd")
 
 
 class Unpacker(Protocol):
-    """What the standard library's decompressors have in common."""
+    """The common interface of the standard library's decompressors."""
 
     @property
     def eof(self) -> bool: ...
@@ -108,7 +108,7 @@ def _zstd() -> Any:
 
 
 def _sound_part(inflater: zlib._Decompress, data: bytes, most: int) -> bytes:
-    """What comes out of damaged data before the damage."""
+    """Unpack damaged data up to the damage."""
     parts: list[bytes] = []
     for start in range(0, len(data), _SMALL_STEP_BYTES):
         try:

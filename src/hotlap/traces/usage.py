@@ -1,4 +1,4 @@
-"""How a device spent its time: busy, computing, communicating, copying, waiting."""
+"""Break down a device's time: busy, computing, communicating, copying, waiting."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class DeviceSpans:
 
 
 def stream_idle(timeline: Timeline, selected: Selection) -> list[StreamIdle]:
-    """The waits within each stream among the selected events of one device."""
+    """Sum the waits within each stream among the selected events of one device."""
     events = timeline.device
     streams: defaultdict[int, list[int]] = defaultdict(list)
     for it in selected:
@@ -138,7 +138,7 @@ def _kernel_row(name: str, kind: int, lengths: list[int]) -> KernelRow:
 
 
 def kernel_summary(timeline: Timeline, kernels: Selection, cost: int | None) -> KernelSummary:
-    """How many kernels, how many a step, and how many are shorter than what it costs to launch one."""
+    """Count kernels in total, per step, and those shorter than the cost of a launch."""
     events = timeline.device
     lengths = [end - start for start, end in events.spans(kernels)]
     short = [] if cost is None else [it for it in lengths if it < cost]
