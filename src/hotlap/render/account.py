@@ -52,7 +52,7 @@ SHOWN_PHASES = tuple(
 
 
 def parts(account: PhaseAccount, factor: float = 1.0) -> tuple[Part, ...]:
-    """The phases of an account as parts of a bar, in the order in which a step goes through them."""
+    """The phases of an account as parts of a bar, in the order of a step."""
     return tuple(
         Part(amount=account.seconds_in(it.phase) * factor, colour=it.colour, pattern=it.pattern, plain=it.letter)
         for it in SHOWN_PHASES
@@ -67,11 +67,11 @@ def time_account(
     doubt: str = "",
     run: RunAccount | None = None,
 ) -> RenderableType:
-    """Bars and table of one or two accounts; ``after_name`` says what the second one is, ``doubt`` what disturbed them,
-    and ``run`` what else there is.
+    """Bars and table of one or two accounts.
 
-    Both are given for the samples of one step of the original script, so that their lengths compare even
-    where a step has come to hold more samples.
+    ``after_name`` names the second one, ``doubt`` what disturbed them, and ``run`` the rest of the run. Both are shown
+    for the samples of one step of the unmodified script, so that their lengths are comparable even if a step now holds
+    more samples.
     """
     factor = samples_factor(before, after)
     accounts = [("before" if after else "unmodified", before, 1.0)]
@@ -85,7 +85,7 @@ def time_account(
 
 
 def bottleneck(account: PhaseAccount) -> tuple[str, float]:
-    """The phase that takes most of a step, and its share of it."""
+    """The longest phase of a step, and its share."""
     if account.wall <= 0:
         return "", 0.0
     largest = max(SHOWN_PHASES, key=lambda it: account.seconds_in(it.phase))

@@ -1,4 +1,4 @@
-"""A small filled chart of values that are not negative, as lines of text."""
+"""A small filled chart of non-negative values, as lines of text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ _ASCII = " .#"
 
 
 def area_chart(values: Sequence[float], paper: Paper, *, width: int, height: int = 4, style: str = "") -> Iterator[str]:
-    """The chart's lines, the top one first, each of at most ``width`` cells. Of more values than cells the largest of
-    each cell is drawn."""
+    """The lines of the chart from the top, each of at most ``width`` cells; a cell shows the largest of its values."""
     signs = _ASCII if paper.ascii_only else _EIGHTHS
     drawn = list(_fewer(values, width))
     highest = max(drawn, default=0)

@@ -16,7 +16,7 @@ from hotlap.render.parts import swatch
 
 @dataclass(frozen=True, slots=True)
 class StackedBar:
-    """A bar as long as its parts together, on a scale where ``full`` fills the whole width."""
+    """A bar of these parts, on a scale where ``full`` fills the whole width."""
 
     parts: tuple[Part, ...]
     full: float
@@ -33,7 +33,7 @@ class StackedBar:
 
 @dataclass(frozen=True, slots=True)
 class Swatch:
-    """One cell that shows how a part is drawn, for legends."""
+    """One cell that shows a part's style, for legends."""
 
     part: Part
 

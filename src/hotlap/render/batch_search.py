@@ -19,11 +19,11 @@ HEADINGS = (">batch size", ">samples per second", ">ratio", "interval", ">peak m
 _CURVE_CELLS = 10
 _COLOUR, _PATTERN, _PLAIN = "#0072b2", "█", "#"
 _LINEAR, _SQUARE_ROOT = ("SGD",), ("Adam", "AdamW", "RMSprop")
-"""The optimizers that the sources of these rules cover."""
+"""The optimizers that the cited papers cover."""
 
 
 def search_rows(study: Study) -> tuple[tuple[str, ...], ...]:
-    """A row for each size under :data:`HEADINGS`; the last cell names the knee, or says why there are no figures."""
+    """A row for each size under :data:`HEADINGS`; the last cell marks the knee, or gives the reason for no figures."""
     search = study.batch_search
     return tuple(_row(it, search) for it in search.rates) if search is not None else ()
 

@@ -11,7 +11,7 @@ HEADINGS = (">samples per step", ">samples per second", ">ratio", "interval", ">
 
 
 def batch_rows(rates: Sequence[BatchRate]) -> tuple[tuple[str, ...], ...]:
-    """A row for each size under :data:`HEADINGS`; why there are no figures stands in the last cell."""
+    """A row for each size under :data:`HEADINGS`; the last cell gives the reason for no figures."""
     return tuple(_row(it) for it in rates)
 
 

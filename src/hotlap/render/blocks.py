@@ -10,8 +10,10 @@ Tone: TypeAlias = Literal["good", "neutral", "bad"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``>`` before a heading aligns its column to the right. The first cell of a row names it. ``caption`` is
-    shown where tables have one, which is on pages."""
+    """``>`` before a heading aligns its column to the right; the first cell of a row names it.
+
+    ``caption`` is shown on pages only.
+    """
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -20,7 +22,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A sentence or more."""
+    """One sentence or several."""
 
     text: str
 
@@ -41,7 +43,7 @@ class Bullets:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A figure with its name; ``before`` is what it was."""
+    """A figure with its name; ``before`` is its former value."""
 
     name: str
     value: str

@@ -76,7 +76,7 @@ def against_words(against: Against) -> str:
 
 
 def verdicts(found: Check) -> Iterator[tuple[str, CheckVerdict | None, str]]:
-    """Each part of the check: its name, its verdict (None: it was left out) and its sentences."""
+    """Each part of the check: its name, verdict (None: left out) and sentences."""
     yield "speed", found.speed.verdict, text.one_line(found.speed.text, limit=2000)
     if found.numbers is not None:
         yield "numbers", found.numbers.verdict, text.one_line(found.numbers.text, limit=2000)

@@ -11,8 +11,10 @@ from hotlap.render.presentable import presentable
 
 
 def check_markdown(found: Check) -> str:
-    """A heading, a table of the parts, and what stands behind them; ends with an empty line, so that it may be appended
-    to. Text that came from outside cannot become markup."""
+    """A heading, a table of the parts, and their basis.
+
+    It ends with an empty line, so that it can be appended to. Text from outside cannot become markup.
+    """
     found = presentable(found, found.workload.directory)
     command = text.markdown(text.command(found.workload))
     lines = [f"### hotlap check: {WORDS[found.verdict].lower()}", "", command, "", "| | | |", "|---|---|---|"]
@@ -25,8 +27,8 @@ def check_markdown(found: Check) -> str:
 def check_junit(found: Check, *, inconclusive_is: CheckVerdict) -> str:
     """One test suite with a test for each part, in the dialect that Jenkins, GitLab and most others read.
 
-    An inconclusive part is an error of the test, unless ``inconclusive_is`` makes it a failure or lets it pass: then it
-    is skipped, with its reason.
+    An inconclusive part is an error of the test, unless ``inconclusive_is`` makes it a failure, or skips it with its
+    reason.
     """
     found = presentable(found, found.workload.directory)
     cases = list(verdicts(found))

@@ -21,7 +21,7 @@ _ENERGY_UNITS = ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (0.0, "uJ"))
 
 
 def cost_lines(costs: Costs) -> tuple[str, ...]:
-    """Sentences on the price of a million samples and of a whole run, and on what must be earned back first."""
+    """Sentences on the price of a million samples and of a whole run, and on break-evens."""
     return (*_million(costs), *_run(costs), *_not_counted(costs), *_startup(costs), *_tuning(costs))
 
 
@@ -34,7 +34,7 @@ def cost_sentences(study: Study, costs: Costs | None) -> Iterator[str]:
 
 
 def energy_line(energy: EnergyComparison | None) -> str:
-    """One sentence on the energy of a sample before and after, or that it is unknown."""
+    """One sentence on the energy per sample before and after, or that it is unknown."""
     if energy is None:
         return UNKNOWN_ENERGY
     level = text.confidence(energy.confidence)
@@ -47,19 +47,19 @@ def energy_line(energy: EnergyComparison | None) -> str:
 
 
 def money(amount: float, currency: str) -> str:
-    """An amount with the currency's word: ``0.00342 EUR``, ``12.30 EUR``, ``1,234``."""
+    """An amount with its currency: ``0.00342 EUR``, ``12.30 EUR``, ``1,234``."""
     shown = f"{amount:,.2f}" if 1 <= amount < 1000 else _digits(amount)
     return f"{shown} {text.one_line(currency, limit=12)}".rstrip()
 
 
 def joules(amount: float) -> str:
-    """Energy in the unit that suits it: ``18.3 mJ``, ``9.20 J``, ``1.20 kJ``."""
+    """Energy in a suitable unit: ``18.3 mJ``, ``9.20 J``, ``1.20 kJ``."""
     factor, unit = next(it for it in _ENERGY_UNITS if amount >= it[0])
     return f"{_digits(amount / (factor or 1e-6))} {unit}"
 
 
 def number(count: float) -> str:
-    """A count that was computed, to three significant digits: ``267``, ``12,300``, ``1.28 million``."""
+    """A computed count with three significant digits: ``267``, ``12,300``, ``1.28 million``."""
     for factor, word in _LARGE:
         if count >= 0.9995 * factor:
             return f"{_digits(max(1.0, count / factor))} {word}"
@@ -138,7 +138,7 @@ def _earned_back(it: BreakEven, costs: Costs) -> str:
 
 
 def _with_interval(of: Estimate, costs: Costs, show: Callable[[Estimate], str]) -> str:
-    """``0.86 EUR (95 % interval 0.84 EUR to 0.88 EUR)``; a number that has no interval stands alone."""
+    """``0.86 EUR (95 % interval 0.84 EUR to 0.88 EUR)``; or a number without an interval."""
     if of.low == of.high:
         return show(of)
     low, high = (Estimate(value=end, low=end, high=end, unit=of.unit) for end in (of.low, of.high))
@@ -158,7 +158,7 @@ def _count(of: Estimate) -> str:
 
 
 def _digits(amount: float) -> str:
-    """Three significant digits, at most six decimals, thousands set apart."""
+    """Three significant digits, at most six decimals, and a separator for thousands."""
     if amount <= 0:
         return "0"
     decimals = min(6, max(0, 2 - math.floor(math.log10(amount))))

@@ -117,7 +117,7 @@ def _sides(found: Difference) -> RenderableType:
 
 
 def _path(side: SideSummary) -> str:
-    """The end of a long path, where names differ."""
+    """The end of a long path, which is the part that differs."""
     return text.clean(shown(text.one_line(side.path, limit=4000)), limit=_LONGEST_PATH)
 
 
@@ -141,8 +141,10 @@ def _headline(found: Difference) -> RenderableType:
 
 
 def _why(found: Difference) -> Iterator[str]:
-    """The parts of the step that account for most of the change, each with what is behind it; where the step itself did
-    not change clearly, the parts that changed by a good part of it."""
+    """The parts of the step that account for most of the change, each with its main component.
+
+    If the step itself did not clearly change, the parts that changed by a large share of it.
+    """
     tables = {it.table: it for it in found.tables}
     if found.verdict in ("slower", "faster"):
         for parts in _ADD_UP:
@@ -173,7 +175,7 @@ def _large_changes(found: Difference, tables: Mapping[Table, DiffTable]) -> Iter
 
 
 def _mostly(behind: DiffTable, row: DiffRow) -> str:
-    """What changed most among the things that make up a part, in the part's own direction."""
+    """The component of a part that changed most in the same direction."""
     same_way = [it for it in behind.rows if it.change_seconds * row.change_seconds > 0]
     if not same_way:
         return ""
@@ -188,7 +190,7 @@ def _mostly(behind: DiffTable, row: DiffRow) -> str:
 
 
 def _shown_rows(table: DiffTable, found: Difference) -> Sequence[DiffRow]:
-    """All parts of a step, and of kernels and the like those whose change is worth a line."""
+    """All parts of a step, and the kernels or operators with relevant changes."""
     if table.table in _ADD_UP:
         return [it for it in table.rows if it.before_seconds or it.after_seconds]
     whole = found.traced_step or found.step
@@ -197,7 +199,7 @@ def _shown_rows(table: DiffTable, found: Difference) -> Sequence[DiffRow]:
 
 
 def _parts(rows: Sequence[DiffRow]) -> RenderableType:
-    """Parts of a step: few, with short names."""
+    """A table of the parts of a step: few, with short names."""
     with_share = any(it.share_of_change is not None for it in rows)
     table = open_table("", ">before", ">after", ">change", *((">of the change",) if with_share else ()))
     for row in rows:
@@ -208,7 +210,7 @@ def _parts(rows: Sequence[DiffRow]) -> RenderableType:
 
 
 def _things(table: DiffTable, rows: Sequence[DiffRow]) -> RenderableType:
-    """Kernels and the like, whose names may be long: each with its figures below its name."""
+    """A list of kernels or operators with long names: each with its figures below its name."""
     with_share = any(it.share_of_change is not None for it in rows)
     drawn = open_table(">change", *((">of the change",) if with_share else ()), "")
     names = event_names([it.name for it in rows])
@@ -234,7 +236,7 @@ def _share_of_change(row: DiffRow) -> str:
 
 
 def _count(number: float | None) -> str:
-    """How often in a step: whole where it is, else with three digits."""
+    """The count per step: an integer, or three significant digits."""
     if number is None:
         return "-"
     return f"{number:,.0f}" if number == round(number) or number >= 100 else f"{number:.3g}"
@@ -262,7 +264,7 @@ def _place(found: Finding | None) -> str:
 
 
 def _plans(found: Difference) -> Iterator[str]:
-    """What each search kept and what it gained, where there were searches that kept something."""
+    """The plan and gain of each search that kept a lever."""
     before, after = found.before, found.after
     if not any(side.plan and side.plan.settings for side in (before, after)):
         return

@@ -1,4 +1,4 @@
-"""The words that go with figures that were measured while others kept the machine busy."""
+"""Remarks on figures that were measured while other processes kept the machine busy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def on_threads_left(study: Study) -> str:
 
 
 def step_takes(study: Study, seconds: float) -> str:
-    """``takes 212 ms``, ``took 212 ms while others used 1.3 of 2 cores``, or what it took with fewer threads."""
+    """``takes 212 ms``, ``took 212 ms while others used 1.3 of 2 cores``, or the time with fewer threads."""
     busy = while_busy(study, "account") or on_threads_left(study)
     return f"took {text.duration(seconds)} {busy}" if busy else f"takes {text.duration(seconds)}"
 
@@ -35,7 +35,7 @@ def account_doubt(study: Study) -> str:
 
 
 def ceiling_doubt(study: Study, name: Measurement) -> str:
-    """The remark on a ceiling, or nothing; a bound is a quotient of it and the time of a step."""
+    """The remark on a ceiling, or nothing; bounds are derived from it."""
     busy = while_busy(study, "account", name)
     return f"Measured {busy}; it may differ on a quiet machine." if busy else ""
 
@@ -47,7 +47,7 @@ def batch_doubt(study: Study) -> str:
 
 
 def finding_doubt(finding: Finding, study: Study) -> str:
-    """The remark on a finding that rests on disturbed times, or nothing."""
+    """The remark on a finding with disturbed times, or nothing."""
     if not finding.disturbed:
         return ""
     return (
@@ -57,7 +57,7 @@ def finding_doubt(finding: Finding, study: Study) -> str:
 
 
 def in_sentence(study: Study, sentence: str) -> str:
-    """A profile's headline, with what disturbed the shares that it names."""
+    """A profile's headline, with the disturbance of its shares."""
     busy = while_busy(study, *_OF_FINDINGS)
     if busy and any(it.disturbed for it in study.findings):
         return f"{sentence.removesuffix('.')}, {busy}; other processes may have caused these shares."
@@ -66,7 +66,7 @@ def in_sentence(study: Study, sentence: str) -> str:
 
 
 def beside_headline(study: Study) -> str:
-    """What must follow a search's headline, or nothing. Its ratios come from arms that took turns."""
+    """The remark below a search's headline, or nothing. Its ratios come from arms that took turns."""
     names = [it.measured for it in study.disturbances]
     if not names:
         return ""

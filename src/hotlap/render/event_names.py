@@ -19,12 +19,12 @@ _PLACE = re.compile(r".*?((?:[^/]+/)?[^/]+\.py\(\d+\): \S.*)$")
 
 
 def event_name(name: str, limit: int = LONGEST_NAME) -> str:
-    """A kernel without its result type, a Python place without the folders it lies in, anything else as it is."""
+    """A kernel without its result type, a Python place without folders, or any other name unchanged."""
     return text.one_line(_whole(name, 4 * LONGEST_NAME), limit=limit)
 
 
 def event_names(names: Sequence[str], limit: int = LONGEST_NAME) -> dict[str, str]:
-    """Each of the names as :func:`event_name` shows it; of such as would look the same also where they differ."""
+    """The names as shown by :func:`event_name`; names that would look the same also show where they differ."""
     whole = {it: _whole(it, _LONGEST_READ) for it in dict.fromkeys(names)}
     return _told_apart(whole, {name: text.one_line(it, limit=limit) for name, it in whole.items()}, limit)
 
@@ -61,7 +61,7 @@ def _alike(shown: dict[str, str]) -> list[list[str]]:
 
 
 def _told_apart(whole: dict[str, str], shown: dict[str, str], limit: int) -> dict[str, str]:
-    """Names that look the same with their middles left out, up to where they differ; numbered where they never do."""
+    """Names that look the same, shortened in the middle to show where they differ; numbered if they never do."""
     found = dict(shown)
     for group in _alike(shown):
         texts = {name: whole[name] for name in group}
@@ -79,6 +79,6 @@ def _told_apart(whole: dict[str, str], shown: dict[str, str], limit: int) -> dic
 
 
 def _common_length(first: str, last: str) -> int:
-    """How many characters the first and the last of some sorted texts, and so all of them, begin with."""
+    """The length of the common beginning of some sorted texts."""
     pairs = zip(first, last, strict=False)
     return next((index for index, (one, other) in enumerate(pairs) if one != other), min(len(first), len(last)))

@@ -50,12 +50,12 @@ def overlap(findings: Sequence[Finding]) -> str:
 
 
 def label(finding: Finding) -> str:
-    """``48 %``, ``up to 12 %`` where only a bound is known, or the kind of what costs no time."""
+    """``48 %``, ``up to 12 %`` for a bound, or the kind of a finding without a cost."""
     return text.cost(finding.share) if finding.kind == "cost" else _LABELS[finding.kind][0]
 
 
 def answers(lever: str, findings: Sequence[Finding]) -> str:
-    """``answers loader-bound (48 % of a step) and no-workers``, or nothing for a lever that answers no finding."""
+    """``answers loader-bound (48 % of a step) and no-workers``, or nothing for a lever that addresses no finding."""
     found: dict[str, str] = {}
     for it in findings:
         if lever in it.levers and it.rule not in found:
@@ -112,7 +112,7 @@ def _body(it: Finding, study: Study) -> Iterator[RenderableType]:
 
 
 def rules(it: Finding) -> str:
-    """``loader-bound``, or ``loader-bound (no-workers)`` where a rule has found why."""
+    """``loader-bound``, or ``loader-bound (no-workers)`` if a rule has found the reason."""
     causes = text.listed([text.one_line(cause) for cause in it.causes])
     return f"{text.one_line(it.rule)} ({causes})" if causes else text.one_line(it.rule)
 
@@ -124,7 +124,7 @@ def answering(levers: Sequence[str]) -> str:
 
 
 def place(it: Finding, directory: str) -> str:
-    """The line, from the directory in which the script was started where it lies below that."""
+    """The line, relative to the script's working directory if it is below that."""
     if it.site is None or not it.site.file:
         return ""
     path = PurePath(it.site.file)
@@ -133,7 +133,7 @@ def place(it: Finding, directory: str) -> str:
 
 
 def share_interval(it: Finding) -> str:
-    """``46 % to 50 % of a step``, or of what else, or nothing where there is no interval."""
+    """``46 % to 50 % of a step``, or of another whole, or nothing without an interval."""
     if it.kind != "cost":
         return ""
     whole = text.whole_of(it.share)
@@ -144,7 +144,7 @@ def share_interval(it: Finding) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Marked:
-    """A sentence behind a mark, of which there is one with and one without Unicode."""
+    """A sentence after a mark, which is ASCII or Unicode."""
 
     marks: tuple[str, str]
     colour: str

@@ -32,7 +32,7 @@ _NUMBERS = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A speedup that can be drawn: what it is called, its ends, and whether it is claimed."""
+    """A drawable speedup: its name, its ends, and whether it is claimed."""
 
     name: str
     of: Estimate
@@ -53,19 +53,19 @@ def history_page(history: History) -> RenderableType:
 
 
 def when(entry: Entry) -> str:
-    """``2026-01-31 14:25``, of a time that a study tells."""
+    """``2026-01-31 14:25``, from a study's time."""
     return text.one_line(entry.started, limit=40).replace("T", " ")[:16]
 
 
 def result(entry: Entry) -> str:
-    """What the study came to, in a few words; a ratio never without its interval."""
+    """The result of the study in a few words; a ratio always with its interval."""
     if entry.status == "script-failed":
         return "the script failed"
     return presenter_of(entry.kind).result(entry)
 
 
 def spans_of(entries: Sequence[Entry]) -> list[Span]:
-    """The speedups of all plans that have one which can be drawn."""
+    """All drawable speedups of plans."""
     return [
         Span(when(it), it.speedup, it.claimed)
         for it in entries
@@ -78,14 +78,14 @@ def _can_be_drawn(of: Estimate) -> bool:
 
 
 def scale_of(spans: Sequence[Span]) -> tuple[float, float]:
-    """The smallest and the largest ratio on the scale, which always holds 1 and some room around it."""
+    """The smallest and the largest ratio of the scale, which always includes 1 and a margin."""
     low, high = min(1.0, *(it.of.low for it in spans)), max(1.0, *(it.of.high for it in spans))
     room = max(1.02, (high / low) ** 0.05)
     return low / room, high * room
 
 
 def place(ratio: float, low: float, high: float) -> float:
-    """Where a ratio lies on a logarithmic scale: 0 at its lower end, 1 at its upper."""
+    """The position of a ratio on a logarithmic scale: 0 at its lower end, 1 at its upper."""
     return math.log(ratio / low) / math.log(high / low)
 
 
@@ -95,7 +95,7 @@ def place(ratio: float, low: float, high: float) -> float:
 
 
 def _table(entries: Sequence[Entry]) -> RenderableType:
-    """One line for each study, and below it what it was of and what it holds for."""
+    """One line for each study, and below it its command and conditions."""
     rows = [(when(it), it.sort, result(it), _NUMBERS[it.quality]) for it in entries]
     widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
     pieces: list[RenderableType] = [_line(_HEAD, widths, ("dim",) * len(_HEAD))]
@@ -115,7 +115,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str]) ->
 
 
 def _details(entry: Entry) -> Iterator[str]:
-    """The levers, and below them what the result holds for."""
+    """The levers, and below them the conditions of the result."""
     if entry.levers:
         yield text.one_line(", ".join(entry.levers))
     parts = [f"torch {text.one_line(entry.torch_version)}" if entry.torch_version else "", text.one_line(entry.machine)]
@@ -146,7 +146,7 @@ class Plot:
 
 
 def plot_lines(spans: Sequence[Span], width: int, *, ascii_only: bool) -> Iterator[tuple[str, bool]]:
-    """The lines of the plot, and whether what each shows is claimed; the last one is the scale."""
+    """The lines of the plot, each with whether it is claimed; the last one is the scale."""
     low, high = scale_of(spans)
     names = max(len(it.name) for it in spans)
     ratios = [text.ratio(it.of.value) for it in spans]
@@ -168,7 +168,7 @@ def _drawn(of: Estimate, low: float, high: float, width: int, ascii_only: bool) 
 
 
 def _ticks(low: float, high: float, width: int) -> str:
-    """The ends of the scale and 1, where they do not stand in each other's way."""
+    """The ends of the scale and 1, if they do not overlap."""
     cells = [" "] * width
     free = 0
     ends = (text.ratio(low), text.ratio(high))

@@ -21,7 +21,7 @@ _STYLE = (
 
 
 def history_svg(history: History) -> str:
-    """The drawing; with nothing to draw it says so."""
+    """The drawing, or a sentence if there is nothing to draw."""
     spans = spans_of(history.entries)
     height = 2 * _MARGIN + _ROW * max(1, len(spans))
     root = ElementTree.Element(

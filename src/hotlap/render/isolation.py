@@ -1,4 +1,4 @@
-"""How trials were kept from changing anything: the words for reports and for ``hotlap doctor``."""
+"""The isolation of trials, in words for reports and for ``hotlap doctor``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNPROTECTED = "The kernel did not isolate the trials: programs and libraries in
 
 
 def isolation_lines(machine: Machine) -> Iterator[str]:
-    """How the trials of a study were isolated, in one sentence; what was not protected, where it was not namespaces."""
+    """Sentences on how the trials of a study were isolated and, unless by namespaces, what was not protected."""
     protection = machine.protection
     if protection is None:
         return
@@ -42,7 +42,7 @@ def isolation_lines(machine: Machine) -> Iterator[str]:
 
 
 def study_warnings(study: Study) -> list[str]:
-    """Every warning of the study and of its machine, each once; the first where trials were not isolated."""
+    """Every warning of the study and of its machine once; missing isolation comes first."""
     protection = study.machine.protection
     unprotected = protection is not None and protection.mode == "none"
     first = [_UNPROTECTED] if unprotected else []
@@ -50,13 +50,13 @@ def study_warnings(study: Study) -> list[str]:
 
 
 def isolation_document(machine: Machine) -> dict[str, Any] | None:
-    """What holds for trials on this machine, as a part of a JSON document; None where it was not looked at."""
+    """The isolation of trials on this machine, as a part of a JSON document; None if it was not examined."""
     it = machine.protection
     return None if it is None else {"meaning": _MEANS[it.mode], **msgspec.to_builtins(it)}
 
 
 def isolation_facts(protection: Protection) -> Iterator[tuple[str, str]]:
-    """What holds for trials on this machine: the name of each fact, and the fact."""
+    """The isolation of trials on this machine, as named facts."""
     yield "mode", protection.mode
     yield "meaning", _MEANS[protection.mode]
     yield "network", _NETWORK[protection.network]

@@ -1,6 +1,6 @@
-"""Records as JSON documents for other programs, fit to be passed on: no secrets, and the home directory as ``~``.
+"""Records as JSON documents for other programs, without secrets, and with the home directory as ``~``.
 
-Every document says what it is (``document``) and in which version (``document_version``); all times are in seconds.
+Every document has a name (``document``) and a version (``document_version``); all times are in seconds.
 """
 
 from __future__ import annotations
@@ -31,16 +31,15 @@ VERSIONS: Mapping[str, int] = {
     "study": 1,
     "trace": 1,
 }
-"""The documents that commands print. A version grows when a field changes its meaning, its type, its unit or its name;
-fields that are added change nothing."""
+"""The documents that commands print. A version increases if a field changes its meaning, type, unit or name, but not if
+a field is added."""
 
 _Json: TypeAlias = dict[str, "_Json"] | list["_Json"] | str | int | float | bool | None
 _NANOSECONDS = re.compile(r"(?:^|(?<=_))nanoseconds$")
 
 
 def study_json(study: Study, costs: Costs | None = None) -> str:
-    """The whole study, indented; it reads back as a :class:`hotlap.records.Study`. Costs are next to what was
-    measured, as its field ``costs``."""
+    """The whole study, indented, readable as a :class:`hotlap.records.Study`, with its costs as the field ``costs``."""
     document = msgspec.to_builtins(study) | ({"costs": msgspec.to_builtins(costs)} if costs is not None else {})
     return document_json("study", document)
 
@@ -48,17 +47,17 @@ def study_json(study: Study, costs: Costs | None = None) -> str:
 def document_json(kind: str, what: object, *, exact: bool = False) -> str:
     """A record, or the fields of a document of that kind (a key of :data:`VERSIONS`), as JSON, indented.
 
-    One that is ``exact`` keeps all text as it is, for what changes files by it.
+    With ``exact`` all text is unchanged, for programs that edit files by it.
     """
     fields = _in_seconds(msgspec.to_builtins(what))
     fields = fields if exact else portable(fields)
-    assert isinstance(fields, dict), "a document must be an object, to hold its name and version"
+    assert isinstance(fields, dict), "a document must be an object to contain its name and version"
     head = {"document": f"hotlap-{kind}", "document_version": VERSIONS[kind]}
     return msgspec.json.format(msgspec.json.encode(head | fields), indent=2).decode()
 
 
 def _in_seconds(value: _Json) -> _Json:
-    """The same with all that is counted in nanoseconds, as traces do, in seconds and named so."""
+    """The same with nanoseconds, as in traces, converted to seconds and renamed."""
     if isinstance(value, list | tuple):
         return [_in_seconds(it) for it in value]
     if not isinstance(value, dict):

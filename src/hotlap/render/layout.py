@@ -1,4 +1,4 @@
-"""Pieces that several renderings share."""
+"""Helpers of several renderings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hotlap.render.blocks import Table
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """A renderable without the blanks that layouts leave at the ends of lines."""
+    """A renderable without trailing blanks."""
 
     inner: RenderableType
 
@@ -28,13 +28,13 @@ class Trimmed:
 
 
 def indented(line: str | Text, columns: int = 2, style: str = "") -> RenderableType:
-    """A paragraph, every line of which begins so many columns to the right."""
+    """An indented paragraph."""
     paragraph = Text(line, style=style, overflow="fold") if isinstance(line, str) else line
     return Padding(paragraph, (0, 0, 0, columns), expand=False)
 
 
 def paragraphs(lines: Iterable[str], columns: int = 2, style: str = "dim") -> list[RenderableType]:
-    """Several such paragraphs in one style."""
+    """Several indented paragraphs in one style."""
     return [indented(line, columns, style) for line in lines]
 
 
@@ -63,7 +63,7 @@ def table_of(table: Table) -> RenderableType:
 
 
 def shifted(what: RenderableType) -> RenderableType:
-    """A renderable two columns to the right."""
+    """A renderable indented by two columns."""
     return Padding(what, (0, 0, 0, 2), expand=True)
 
 

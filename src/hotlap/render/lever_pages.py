@@ -29,8 +29,10 @@ _PROOFS: dict[Proof, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class LeverPage:
-    """What ``hotlap levers`` shows of a lever; ``page`` is the docstring of its file, ``parameters`` name and range,
-    ``work`` what it makes faster."""
+    """The data of a lever for ``hotlap levers``.
+
+    ``page`` is the docstring of its file, ``parameters`` are names and ranges, ``work`` is what it makes faster.
+    """
 
     name: str
     title: str
@@ -42,7 +44,7 @@ class LeverPage:
 
 
 def lever_list(levers: Sequence[LeverPage]) -> RenderableType:
-    """Every lever in one line, and what the kinds of proof mean."""
+    """One line for each lever, and the meaning of the kinds of proof."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="bold")
     table.add_column(no_wrap=True, style="dim")

@@ -1,4 +1,4 @@
-"""The levers of a study: what each gave, what it did to the numbers and to memory, and why it was or was not kept."""
+"""The levers of a study: gain, effect on results and memory, and why each was or was not kept."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _BREAKS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One lever as it is shown; ``below`` are the lines under it."""
+    """One displayed lever; ``below`` are the lines under it."""
 
     tone: Tone
     lever: str
@@ -62,9 +62,9 @@ class Row:
 def lever_table(
     outcomes: Sequence[Outcome], account: PhaseAccount | None = None, details: Mapping[str, str] = NO_DETAILS
 ) -> RenderableType:
-    """All levers of a study: those that were tried in the order of their trials, then those that were not.
+    """All levers of a study: tried ones in the order of their trials, then the others.
 
-    ``details`` has a further line for some levers: why they were tried.
+    ``details`` has an additional line for some levers: why they were tried.
     """
     rows, skipped = tried_rows(outcomes, account, details), skipped_rows(outcomes)
     pieces: list[RenderableType] = []
@@ -80,19 +80,19 @@ def lever_table(
 def tried_rows(
     outcomes: Sequence[Outcome], account: PhaseAccount | None = None, details: Mapping[str, str] = NO_DETAILS
 ) -> tuple[Row, ...]:
-    """The levers that were tried, in the order of their trials."""
+    """The tried levers, in the order of their trials."""
     tried = [it for it in outcomes if not isinstance(it.verdict, Skipped)]
     return tuple(row(it, _step_seconds(it, outcomes, account), details.get(it.lever, "")) for it in tried)
 
 
 def skipped_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
-    """The levers that were not tried, each with the reason; those that the script has already come first."""
+    """The levers that were not tried, with reasons; those already in the script come first."""
     skipped = [(it.lever, it.verdict) for it in outcomes if isinstance(it.verdict, Skipped)]
     return [(text.one_line(lever), _why_skipped(it)) for lever, it in sorted(skipped, key=lambda it: not it[1].already)]
 
 
 def row(outcome: Outcome, step_seconds: float | None = None, details: str = "") -> Row:
-    """One lever that was tried, as it is shown. ``step_seconds`` is a step's length without it, where that is known."""
+    """One tried lever as displayed. ``step_seconds`` is the step time without it, if known."""
     verdict = outcome.verdict
     comparison = getattr(verdict, "comparison", None)
     tone, word = verdict_word(outcome)
@@ -111,7 +111,7 @@ def row(outcome: Outcome, step_seconds: float | None = None, details: str = "") 
 
 
 def verdict_word(outcome: Outcome) -> tuple[Tone, str]:
-    """What became of a lever, in a word or two."""
+    """The outcome of a lever, in a word or two."""
     match outcome.verdict:
         case Kept():
             return "good", "kept"
@@ -170,7 +170,7 @@ def _reason(outcome: Outcome) -> str:
 
 
 def _step_seconds(outcome: Outcome, outcomes: Sequence[Outcome], account: PhaseAccount | None) -> float | None:
-    """How long a step took with the levers that were on before this one was tried."""
+    """The step time with the levers that were on before this one was tried."""
     comparison = getattr(outcome.verdict, "comparison", None)
     if comparison is None or account is None or account.wall <= 0:
         return None
@@ -252,7 +252,7 @@ def _joined(it: Row) -> str:
 
 
 def footnote(outcomes: Sequence[Outcome]) -> str:
-    """What the intervals and the word "exact" stand for."""
+    """The meaning of the intervals and of the word "exact"."""
     comparisons = [
         it for it in (getattr(outcome.verdict, "comparison", None) for outcome in outcomes) if it is not None
     ]

@@ -1,6 +1,6 @@
-"""Paragraphs, tables and bars as lines of text, for pages that must be there at once.
+"""Paragraphs, tables and bars as lines of text, for output that must appear at once.
 
-rich does more, but importing it takes longer than reading a small trace. Foreign text must have been cleaned before
+rich does more, but importing it takes longer than reading a small trace. Foreign text must be cleaned before
 (:mod:`hotlap.render.text`).
 """
 
@@ -24,7 +24,7 @@ _WIDEST_CHARACTER = 2
 
 
 class Paper(NamedTuple):
-    """What a page is written on: how many characters a line has, whether it shows colours, and whether only ASCII."""
+    """The properties of a terminal: characters per line, colours, and whether only ASCII."""
 
     width: int = 80
     colours: bool = False
@@ -54,7 +54,7 @@ def cell_width(text: str) -> int:
 
 
 def folded(text: str, width: int) -> Iterator[str]:
-    """A text in lines of at most so many cells, broken between words where that is possible, and indented as it is."""
+    """A text in lines of at most so many cells, broken between words if possible, with its indentation."""
     indented = text.lstrip(" ")
     indent = text[: len(text) - len(indented)]
     if indent and len(indent) + _WIDEST_CHARACTER <= width:
@@ -90,12 +90,12 @@ def bar(parts: Sequence[Part], full: float, paper: Paper, *, indent: int = 0) ->
 
 
 class Table:
-    """A table without lines; ``>`` before a column's name aligns it to the right, ``?`` before that leaves it out where
-    no row has anything in it. Without names it has no head.
+    """A table without lines.
 
-    Where it is wider than the paper, columns that are aligned to the left are folded first. Where that would leave too
-    little of the first one, which names the row, it gets a line of its own above the others. ``about`` is a remark
-    above the table.
+    ``>`` before a column's name aligns it to the right; ``?`` before that omits it if all its cells are empty. Without
+    names the table has no header. If it is too wide, columns that are aligned to the left are wrapped first; if that
+    leaves too little of the first one, which names the row, it gets a line of its own. ``about`` is a remark above the
+    table.
     """
 
     def __init__(self, *names: str, about: str = "") -> None:
@@ -131,7 +131,7 @@ class Table:
             yield from _row_lines(row[1:], right[1:], below, paper, indent + _BELOW_NAME)
 
     def _kept(self) -> list[bool]:
-        """Which columns are shown."""
+        """The displayed columns."""
         filled = [any(row[index].text for row in self._rows) for index in range(len(self._head))]
         return [has or not optional for has, optional in zip(filled, self._optional, strict=True)]
 

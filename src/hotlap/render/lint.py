@@ -1,4 +1,4 @@
-"""What linting found, on the terminal: one finding after the other, the line it is about, and what can be done."""
+"""The findings of lint on the terminal: each with its line, and what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lint_report(report: LintReport, paper: Paper) -> str:
 
 
 def diffs(report: LintReport) -> str:
-    """The diff of what would be written; edits that are only ever shown follow as comments, which ``patch`` skips."""
+    """The diff that would be written; edits that are only shown follow as comments, which ``patch`` skips."""
     pieces = [_harmless(it.rstrip("\n")) for it in report.diffs]
     for suggestion in report.suggestions:
         shown = _harmless(suggestion.rstrip("\n"))
@@ -51,7 +51,7 @@ def rule_lines(rules: Sequence[LintRule], paper: Paper) -> str:
 
 
 def _harmless(diff: str) -> str:
-    """The diff as it is, to be applied, tabs included; lines that could move the cursor are cleaned."""
+    """The diff for applying, with tabs; lines that could move the cursor are cleaned."""
     lines = (line if line.replace("\t", " ").isprintable() else text.clean(line) for line in diff.split("\n"))
     return "\n".join(lines)
 
@@ -66,7 +66,7 @@ def _finding(finding: LintFinding, paper: Paper) -> Iterator[str]:
 
 
 def _code(finding: LintFinding, paper: Paper) -> Iterator[str]:
-    """The line with what is meant underlined."""
+    """The line with the violation underlined."""
     source = text.clean(finding.source)[:_LONGEST_CODE]
     if not source.strip() or "\n" in source or source != finding.source[:_LONGEST_CODE]:
         if source.strip():

@@ -1,4 +1,4 @@
-"""What linting found, for other programs: JSON, SARIF 2.1.0, and GitHub's annotations."""
+"""The findings of lint for other programs: JSON, SARIF 2.1.0, and GitHub's annotations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def as_json(report: LintReport) -> str:
 
 
 def as_sarif(report: LintReport) -> str:
-    """One run in SARIF 2.1.0, columns in code points. A notebook has no lines there; its messages say where."""
+    """One run in SARIF 2.1.0, columns in code points. SARIF has no lines of notebooks; messages contain the place."""
     index = {rule.code: number for number, rule in enumerate(report.rules)}
     document = {
         "$schema": _SARIF_SCHEMA,

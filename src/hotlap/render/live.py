@@ -1,7 +1,7 @@
 """Live progress of a search: a small screen on a terminal, plain lines elsewhere.
 
-:func:`fold` gathers what was told into a state, :func:`draw` shows a state; both are pure. :class:`LiveView` ties them
-to a console. It redraws once a second and no more: every redraw takes time from the machine that is being measured.
+:func:`fold` turns progress into a state, :func:`draw` shows a state; both are pure. :class:`LiveView` connects them to
+a console. It redraws at most once a second, since every redraw takes time from the machine that is being measured.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _STAGES = {
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that was told so far: the last progress, the outcomes in the order in which they became known."""
+    """All progress so far: the last one, and the outcomes in order of appearance."""
 
     latest: Progress | None = None
     best: Estimate | None = None
@@ -49,7 +49,7 @@ class State:
 
 
 def fold(state: State, progress: Progress) -> State:
-    """The state after one more progress; a newer outcome of a lever takes the older one's place."""
+    """The state after one more progress; a new outcome of a lever replaces the old one."""
     outcomes = state.outcomes
     if progress.outcome is not None:
         lever = progress.outcome.lever
@@ -58,7 +58,7 @@ def fold(state: State, progress: Progress) -> State:
 
 
 def draw(workload: Workload | None, state: State, waited_seconds: float = 0.0) -> RenderableType:
-    """The screen of a state, ``waited_seconds`` after its last progress came in."""
+    """The screen of a state, ``waited_seconds`` after its last progress."""
     latest = state.latest
     top = Text("hotlap", style="bold").append(f"  {text.command(workload)}" if workload else "", style="dim")
     if latest is None:
@@ -106,7 +106,7 @@ def time_words(spent_seconds: float, budget_seconds: float | None) -> str:
 
 
 class LiveView:
-    """Shows progress as it comes; use it as a context manager and give :meth:`update` to the search."""
+    """Shows progress live; use it as a context manager and pass :meth:`update` to the search."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class LiveView:
         if self._live is not None:
             try:
                 self._live.start(refresh=True)
-            except BaseException:  # goes on; whatever happened, the cursor is shown
+            except BaseException:  # propagates; the cursor is shown in any case
                 self._stop(self._live)
                 raise
         return self
@@ -224,7 +224,7 @@ def _after_stage(latest: Progress) -> str:
 
 
 def _numbers(latest: Progress, best: Estimate | None) -> list[str]:
-    """What is known of speed and memory so far, a line each."""
+    """One line each on speed and memory so far."""
     speeds: list[str] = []
     if latest.running is not None:
         speeds.append(f"so far {text.ratio(latest.running.value)}, {text.interval(latest.running)}")

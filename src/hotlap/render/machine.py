@@ -1,4 +1,4 @@
-"""A machine in words: what it is, and the rates that it reached."""
+"""A machine in words: its hardware, and its measured rates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hotlap.render import text
 
 
 def machine_line(machine: Machine) -> str:
-    """The machine in one line: processor, cores, memory, accelerators, and the versions that decide most."""
+    """The machine in one line: processor, cores, memory, accelerators, and the most important versions."""
     parts = [text.one_line(machine.processor) or "unknown processor", text.count(machine.cores, "core")]
     if machine.memory_bytes:
         parts.append(text.size(machine.memory_bytes))
@@ -22,7 +22,7 @@ def machine_line(machine: Machine) -> str:
 
 
 def ceiling_rates(machine: Machine) -> Iterator[tuple[str, str]]:
-    """Each rate that this machine reached, with its name."""
+    """The measured rates of this machine by name."""
     ceilings = machine.ceilings
     for key, flops in ceilings.matmul_flops_per_second:
         device, _, dtype = text.one_line(key).partition(":")

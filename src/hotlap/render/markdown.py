@@ -1,6 +1,6 @@
-"""A study as Markdown for a pull request: the sentence, what changed, and the rest behind lines that open.
+"""A study as Markdown for a pull request: the headline, what changed, and the rest in collapsed sections.
 
-It is what GitHub and GitLab show: tables, and ``<details>`` with Markdown in them. Whatever a script said is escaped.
+It uses what GitHub and GitLab support: tables, and ``<details>`` with Markdown in them. A script's text is escaped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hotlap.render.sections.api import Section, markdown_sections
 
 
 def markdown_report(study: Study, *, costs: Costs | None = None) -> str:
-    """The whole report; ends with an empty line, so that it may be appended to."""
+    """The whole report; it ends with an empty line, so that it can be appended to."""
     study = presentable(study, study.workload.directory)
     found = headline(study)
     lines = [f"### hotlap: {markup.code(text.command(study.workload))}", "", f"**{text.markdown(found.sentence)}**", ""]
@@ -31,7 +31,7 @@ def markdown_report(study: Study, *, costs: Costs | None = None) -> str:
 
 
 def _figures(study: Study) -> list[str]:
-    """What changed, side by side; for a study without a plan what was found."""
+    """A table of what changed or, for a study without a plan, of what was found."""
     before, after = study.account_before, study.account_after
     if before is None or before.wall <= 0:
         return []
@@ -58,7 +58,7 @@ def _evidence(found: Headline) -> Section[str]:
 
 
 def _folded(it: Section[str]) -> list[str]:
-    """A section behind a line that opens it; nothing of one that is empty."""
+    """A collapsed section; nothing if it is empty."""
     if not it.body:
         return []
     body = "\n".join(it.body).rstrip("\n")

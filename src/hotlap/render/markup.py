@@ -1,4 +1,4 @@
-"""Pieces of Markdown, as GitHub and GitLab show it. Whatever a script said is escaped."""
+"""Pieces of Markdown, as GitHub and GitLab show it. A script's text is escaped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bullets(lines: Iterable[str]) -> Iterator[str]:
 
 
 def code(words: str) -> str:
-    """A command or a path as code, whatever backticks are in it."""
+    """A command or a path as code, even with backticks in it."""
     shown = text.one_line(words, limit=1000)
     fence = "`" * (_longest_run(shown) + 1)
     room = " " if "`" in shown else ""
@@ -34,7 +34,7 @@ def code(words: str) -> str:
 
 
 def block(words: str, language: str = "") -> list[str]:
-    """Several lines as they are; the fence is longer than any run of backticks in them."""
+    """Several verbatim lines; the fence is longer than any run of backticks in them."""
     fence = "`" * max(3, _longest_run(words) + 1)
     return [f"{fence}{language}", *words.split("\n"), fence]
 

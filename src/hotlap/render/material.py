@@ -1,4 +1,4 @@
-"""Everything a report is made of. Commands read it from disk; rendering opens no file but its own templates."""
+"""The input of a report. Commands read it from disk; rendering opens no file except its own templates."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """``profile`` is what findings were made of, and ``lanes`` the profiled steps; None where it is not kept any more.
+    """``profile`` is the evidence for findings, and ``lanes`` are the profiled steps; None if no longer stored.
 
-    ``command`` is how the study was made, as one would type it again, and ``seed`` the seed of its trials. ``patch`` is
-    a unified diff; empty where there is none. ``plan_path`` is where the plan was written, empty where it was not.
+    ``command`` is the command of the study, and ``seed`` the seed of its trials. ``patch`` is a unified diff, or empty.
+    ``plan_path`` is the path of the plan, or empty.
     """
 
     study: Study

@@ -41,7 +41,7 @@ _PHASES = {
 
 
 def peak_sentence(account: MemoryAccount) -> str:
-    """The peak, when it is reached, and what most of it is, apart from what was there before."""
+    """The peak, its phase, and its largest part besides what existed before."""
     field, largest, _ = max(_OF_A_STEP, key=lambda it: getattr(account.peak, it[0]))
     share = text.share_of(getattr(account.peak, field), account.peak.total)
     return (
@@ -51,7 +51,7 @@ def peak_sentence(account: MemoryAccount) -> str:
 
 
 def kind_rows(account: MemoryAccount) -> Iterator[tuple[str, ...]]:
-    """A row for each kind that holds anything, and one for all."""
+    """A row for each kind with memory, and one for the total."""
     moments = account.timeline.amounts or (account.peak,)
     for field, name, _ in KINDS:
         at_peak, most = getattr(account.peak, field), max(getattr(it, field) for it in moments)
@@ -61,12 +61,12 @@ def kind_rows(account: MemoryAccount) -> Iterator[tuple[str, ...]]:
 
 
 def module_rows(account: MemoryAccount) -> tuple[tuple[str, ...], ...]:
-    """The modules that hold most at the peak."""
+    """The modules with the most memory at the peak."""
     return tuple((_module(it), *_cells(it.amounts)) for it in account.modules[:_MODULES_SHOWN])
 
 
 def growth_sentences(account: MemoryAccount) -> Iterator[str]:
-    """What grows, who holds it, and what to do about it; nothing where nothing grows."""
+    """What grows, what holds it, and what to do; nothing without growth."""
     if account.growth_bytes_per_step:
         yield f"Memory grows by {text.size(account.growth_bytes_per_step)} per step."
     for it in account.growing:
@@ -74,7 +74,7 @@ def growth_sentences(account: MemoryAccount) -> Iterator[str]:
 
 
 def allocator_sentences(account: MemoryAccount) -> Iterator[str]:
-    """What the allocator of the device did; nothing for a CPU."""
+    """The behaviour of the device's allocator; nothing for a CPU."""
     use = account.allocator
     if use is None:
         return
@@ -105,7 +105,7 @@ ESTIMATE_HEADINGS = (">batch size", "with", ">peak", "fits")
 
 
 def estimate_sentence(estimate: MemoryEstimate) -> str:
-    """The first peak, and whether anything fits."""
+    """The first peak, and what fits."""
     first = estimate.peaks[0]
     peak = f"The unmodified script would peak at {text.size(first.peak_bytes)}"
     if not estimate.device_memory_bytes:

@@ -29,7 +29,7 @@ _PHASES = {
 
 
 def nan_report(hunt: NumbersHunt) -> RenderableType:
-    """The page of one hunt."""
+    """The report of one hunt."""
     hunt = presentable(hunt, hunt.workload.directory)
     pieces: list[RenderableType] = [
         Text("hotlap nan  ", style="dim").append(text.command(hunt.workload), style="default"),
@@ -63,7 +63,7 @@ def _found(hunt: NumbersHunt, noticed: BadNumber) -> Iterator[RenderableType]:
 
 
 def _explained(bad: BadNumber, directory: str) -> Iterator[RenderableType]:
-    """Where it came from: the sentence, the facts, what stands before and after it, and what to do."""
+    """The origin: a sentence, facts, what happened before and after it, and what to do."""
     origin = bad.origin
     if origin is None:
         yield from paragraphs([_UNSEEN], style="")
@@ -120,7 +120,7 @@ def _origin_sentence(origin: NumberOrigin) -> str:
 
 
 def _call(origin: NumberOrigin) -> str:
-    """``log``, or ``masked_fill(value=-inf)`` where it was given such a number."""
+    """``log``, or ``masked_fill(value=-inf)`` with a non-finite argument."""
     arguments = f"({text.one_line(', '.join(origin.arguments))})" if origin.arguments else ""
     return f"{text.one_line(origin.operation).lstrip('_')}{arguments}"
 
@@ -211,7 +211,7 @@ def _rows(it: NumberRange) -> str:
 
 
 def _chain(bad: BadNumber, directory: str) -> Iterator[str]:
-    """What stands after and before the origin: what made NaN of its infinity, and what the script wrote on purpose."""
+    """What happened after and before the origin: what turned its infinity into NaN, and what the script wrote."""
     after, before = bad.first_nan, bad.written
     if bad.replaced is not None and bad.overflow is not None:
         place = _at(bad.replaced.site, directory)

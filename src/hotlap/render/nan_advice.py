@@ -1,4 +1,4 @@
-"""What to do about a number that is NaN or infinite, by what made it. Says nothing where it would have to guess."""
+"""Advice on a NaN or infinity by its origin; none if it would be a guess."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _GREW = "What it was given has grown too large: lower the learning rate, clip th
 
 
 def advice(bad: BadNumber) -> str:
-    """A sentence or two; nothing where the cause says it all, or is not known well enough."""
+    """One or two sentences; nothing if the cause is obvious or unclear."""
     origin = bad.origin
     if origin is None:
         return ""

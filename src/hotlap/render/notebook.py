@@ -1,7 +1,7 @@
-"""A study as a notebook shows it: the answer, the time account as bars, and what became of each lever.
+"""A study in a notebook: the answer, the time account as bars, and the outcome of each lever.
 
 A fragment of HTML without scripts, style sheets or addresses. Text takes its colour from the notebook's theme. It is
-built as a tree, so that every name from a script is escaped by the serialiser and none by hand.
+built as a tree, so that the serialiser escapes every name from a script.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def mime_bundle(study: Study) -> dict[str, str]:
 def plain(study: Study) -> str:
     """The report as text without colours."""
     page = io.StringIO()
-    # Within a notebook rich would print to the notebook, whatever file it is given.
+    # In a notebook rich prints to the notebook, whatever file it gets.
     console = Console(
         file=page, width=_PLAIN_COLUMNS, color_system=None, markup=False, highlight=False, emoji=False,
         force_jupyter=False, force_terminal=False,
@@ -53,7 +53,7 @@ def plain(study: Study) -> str:
 
 
 def fragment(study: Study) -> str:
-    """One ``<div>`` with all of it."""
+    """The whole study as one ``<div>``."""
     whole = Element("div", {"style": "max-width:60em;line-height:1.4"})
     study = presentable(study, study.workload.directory)
     said = headline(study)

@@ -1,4 +1,4 @@
-"""A study whose objective is not speed alone, in words."""
+"""Sentences for a study whose objective is not only speed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hotlap.wording import metric_words
 
 
 def gain_words(objective: Objective, comparison: Comparison, *, of: str = "script") -> str:
-    """``Peak memory 0.52x of the script's (95 % interval 0.51 to 0.53), time per sample 1.08x``; empty where the
-    metric is not known. ``of`` is what was run."""
+    """``Peak memory 0.52x of the script's (95 % interval 0.51 to 0.53), time per sample 1.08x``; empty if the
+    metric is unknown. ``of`` names what was run."""
     found = gain(objective, comparison)
     if found is None:
         return ""
@@ -40,7 +40,7 @@ def not_better(objective: Objective, comparison: Comparison) -> str:
 
 
 def _others(objective: Objective, comparison: Comparison) -> Iterator[str]:
-    """What the gain costs: the limited metrics, and always the time."""
+    """The cost of the gain: the limited metrics, and always the time."""
     names = dict.fromkeys([*(it.metric for it in objective.limits), SECONDS_PER_SAMPLE])
     for name in names:
         found = metric_of(comparison, name) if name != objective.metric else None

@@ -15,8 +15,7 @@ _LONGEST_PAGE = 20_000
 
 
 def docstring_page(page: str, title: str) -> Iterator[RenderableType]:
-    """A docstring less the title that stands above it already: ``##`` headings stand out, indented blocks stay as they
-    are, prose fills the width."""
+    """A docstring without its title: highlighted ``##`` headings, verbatim indented blocks, wrapped prose."""
     blocks = re.split(r"\n\s*\n", text.clean(inspect.cleandoc(page), limit=_LONGEST_PAGE))
     if blocks and blocks[0].strip().rstrip(".") == title.rstrip("."):
         del blocks[0]

@@ -1,4 +1,4 @@
-"""The parts of a bar: how many character cells each gets, and which character stands for it."""
+"""The parts of a bar: the character cells and the character of each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 
 class Part(NamedTuple):
-    """One part of a bar: how long it is, in which colour, and the character that stands for it
-    where colours are missing (``plain`` where even block characters are)."""
+    """One part of a bar: its length, its colour, and its character without colours (``plain``: without Unicode)."""
 
     amount: float
     colour: str
@@ -32,5 +31,5 @@ def cells(amounts: Sequence[float], full: float, width: int) -> list[int]:
 
 
 def swatch(part: Part, coloured: bool, ascii_only: bool) -> str:
-    """The character a part is drawn with."""
+    """The character of a part."""
     return part.plain if ascii_only else "█" if coloured else part.pattern

@@ -1,4 +1,4 @@
-"""A patch as a unified diff, with a header that says what is in it, what is not and why, and what was proved."""
+"""A patch as a unified diff, with a header on its levers, those left out and why, and its proof."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NO_NEWLINE = "\\ No newline at end of file\n"
 
 
 def patch_text(patch: Patch) -> str:
-    """The header, each line of which begins with ``#`` so that ``git apply`` and ``patch`` pass over it, and the diff.
+    """The header and the diff. ``git apply`` and ``patch`` skip the header, whose lines begin with ``#``.
 
-    Lines end as they end in the files.
+    Line ends are those of the files.
     """
     base = base_of(patch)
     diffs = "".join(line for it in patch.files for line in _diff(it, base))
@@ -30,7 +30,7 @@ def patch_text(patch: Patch) -> str:
 
 
 def patch_summary(patch: Patch) -> str:
-    """The header alone, for one who has just had the files written."""
+    """The header alone, for files that were just written."""
     lines = _header(patch, base_of(patch))
     return "\n".join(line.removeprefix("# ").removeprefix("#") for line in lines)
 

@@ -1,4 +1,4 @@
-"""What may be shown around: paths below the project relative, the home directory as ``~``, no secrets.
+"""Records for publication: paths relative to the project, the home directory as ``~``, no secrets.
 
 Everything rendered passes through here. Files that hotlap itself opens again keep their paths; see
 ``docs/study-format.md``.
@@ -20,7 +20,7 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 def presentable(record: _T, directory: str = "") -> _T:
-    """The record with paths as a reader wants them: relative below ``directory``, the project's folder."""
+    """The record with paths relative to ``directory``, the project's folder."""
     home = _home()
     return with_texts(record, lambda it: shown(redacted_text(it), directory, home=home))
 
@@ -58,8 +58,7 @@ def _home() -> str:
 
 @cache
 def _prefix(folder: str) -> re.Pattern[str] | None:
-    """Finds a folder where a path begins with it or is it; group 1 is the slash behind it. None for no folder and for
-    the root, below which everything is."""
+    """A pattern for a folder at the start of a path; group 1 is the slash after it. None for no folder or the root."""
     folder = folder.rstrip("/")
     if not folder.startswith(("/", _HOME_PREFIX)):
         return None

@@ -1,4 +1,4 @@
-"""Whether results are still the same, in words. What kind of results these are is asked here and nowhere else."""
+"""Sentences on whether results are the same. Only this file distinguishes the kinds of results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNKNOWN = "not verified that training still produces the same results"
 
 
 def quality_phrase(quality: Quality | None) -> str:
-    """``no difference found within 0.1 % over 300 steps``, and its like for other verdicts and other results."""
+    """``no difference found within 0.1 % over 300 steps``, or the phrase for other verdicts and results."""
     match quality:
         case None:
             return _UNKNOWN
@@ -24,12 +24,12 @@ def quality_phrase(quality: Quality | None) -> str:
 
 
 def quality_question(quality: Quality | None) -> str:
-    """What :func:`quality_phrase` answers."""
+    """The question that :func:`quality_phrase` answers."""
     return "Are its outputs the same?" if isinstance(quality, TaskQuality) else "Does it train the same?"
 
 
 def quality_word(quality: Quality | None) -> str:
-    """What is known about sameness, in a word or two."""
+    """The verdict on results, in a word or two."""
     if quality is None:
         return "unchecked"
     if quality.verdict == "exact":
@@ -41,19 +41,19 @@ def quality_word(quality: Quality | None) -> str:
 
 
 def exact_words(quality: Quality) -> str:
-    """What the word "exact" stands for."""
+    """The meaning of the word "exact"."""
     return f"the {'outputs' if isinstance(quality, TaskQuality) else 'losses'} agree to the last bit"
 
 
 def quality_tone(quality: Quality | None) -> Tone:
-    """Whether what is known about sameness is good, bad or neither."""
+    """Whether the verdict on results is good, bad or neither."""
     if quality is None or quality.verdict == "not-verified":
         return "neutral"
     return "bad" if quality.verdict == "lost" else "good"
 
 
 def quality_details(quality: Quality | None) -> list[str]:
-    """The sentences behind :func:`quality_phrase`, less what that says already."""
+    """The sentences behind :func:`quality_phrase`, without what that contains."""
     if quality is None:
         return []
     if not quality.verified or isinstance(quality, TaskQuality):

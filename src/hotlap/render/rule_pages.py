@@ -30,7 +30,7 @@ GROUPS = {
 
 @dataclass(frozen=True, slots=True)
 class RulePage:
-    """What ``hotlap findings`` shows of a rule; ``page`` is the docstring of its file, ``levers`` those that answer."""
+    """The data of a rule for ``hotlap findings``: the docstring of its file, and the levers that address it."""
 
     name: str
     title: str
@@ -52,7 +52,7 @@ def rule_list(rules: Sequence[RulePage]) -> RenderableType:
 
 
 def rule_page(rule: RulePage) -> RenderableType:
-    """One rule: its group, the levers that answer it, and its page."""
+    """One rule: its group, the levers that address it, and its page."""
     top = Text(rule.name, style="bold").append(f"  {text.one_line(rule.title)}", "dim")
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)

@@ -1,4 +1,4 @@
-"""How long a step is, what most of it is, and what binds it by the ceilings."""
+"""The time of a step, its largest part, and its bottleneck by the ceilings."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hotlap.render.account import bottleneck
 from hotlap.render.disturbance import step_takes
 
 _CLOSE = 0.9
-"""A loader or a model that alone takes at least this share of the step is what binds it."""
+"""A loader or model is the bottleneck if it alone takes at least this share of the step."""
 
 
 def step_words(study: Study) -> Iterator[str]:
-    """The sentences; none where no step was timed."""
+    """The sentences; none if no step was timed."""
     account = study.account_before
     if account is None or account.wall <= 0:
         return

@@ -1,4 +1,4 @@
-"""A study as a report for the terminal: the answer, and below it every section that has something to show."""
+"""A study as a report for the terminal: the answer, then every section with content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TONES = {"good": "bold green", "neutral": "bold yellow", "bad": "bold red"}
 
 
 def report(study: Study, *, plan_path: str = "hotlap.toml", costs: Costs | None = None) -> RenderableType:
-    """The whole report. ``plan_path`` is where the plan was written, empty when it was not."""
+    """The whole report. ``plan_path`` is the path of the plan, or empty."""
     study = presentable(study, study.workload.directory)
     pieces: list[RenderableType] = [_top(study), Text(), _headline(headline(study))]
     for it in terminal_sections(Material(study=study, costs=costs, plan_path=plan_path)):

@@ -1,4 +1,4 @@
-"""Numbers and foreign text as a person reads them.
+"""Format numbers and foreign text for readers.
 
 Everything that came out of a script (its name, its arguments, its errors) passes through :func:`clean`
 before it is shown, so that it can neither move the cursor nor reorder the line.
@@ -66,7 +66,7 @@ def sentence(text: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A short time in the unit that suits it: ``812 us``, ``34.1 ms``, ``2.31 s``, ``4 min 12 s``."""
+    """A short time in a suitable unit: ``812 us``, ``34.1 ms``, ``2.31 s``, ``4 min 12 s``."""
     if seconds >= 60:
         return clock(seconds)
     if seconds >= 1:
@@ -128,12 +128,12 @@ def rate(per_second: float, unit: str) -> str:
 
 
 def number(value: float) -> str:
-    """A figure with four significant digits, never in powers of ten: ``0.8512``, ``573.2``, ``10,910``."""
+    """A figure with four significant digits, without an exponent: ``0.8512``, ``573.2``, ``10,910``."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def share(part: float) -> str:
-    """A share of a whole in percent; small ones keep a digit or two: ``36 %``, ``0.1 %``, ``0.02 %``."""
+    """A share in percent; small ones with one or two significant digits: ``36 %``, ``0.1 %``, ``0.02 %``."""
     percent = part * 100
     if abs(percent) >= 10 or percent == 0:
         return f"{percent:.0f} %"
@@ -143,17 +143,17 @@ def share(part: float) -> str:
 
 
 def share_of(part: float, whole: float) -> str:
-    """A part as a share of a whole; ``-`` where the whole is nothing."""
+    """A part as a share of a whole; ``-`` if the whole is zero."""
     return share(part / whole) if whole else "-"
 
 
 def cost(of: Estimate) -> str:
-    """A share of a step that something costs: ``36 %``, or ``up to 12 %`` where nothing but that is known."""
+    """A share of a step that something costs: ``36 %``, or ``up to 12 %`` for a bound."""
     return f"up to {share(of.high)}" if of.is_bound else share(of.value)
 
 
 def whole_of(of: Estimate) -> str:
-    """What a share is a share of: ``of a step``, or ``of the run`` for what lies outside of steps."""
+    """The whole of a share: ``of a step``, or ``of the run`` for time outside of steps."""
     return _OF_THE_RUN if of.unit == _OF_THE_RUN else "of a step"
 
 
@@ -173,7 +173,7 @@ def confidence(level: float) -> str:
 
 
 def speedup(of: Estimate, level: float) -> str:
-    """A speedup, never without its interval: ``1.83x (95 % interval 1.79 to 1.88)``."""
+    """A speedup with its interval: ``1.83x (95 % interval 1.79 to 1.88)``."""
     return f"{ratio(of.value)} ({confidence(level)} {interval(of)})"
 
 
@@ -212,7 +212,7 @@ def setting_values(of: Setting) -> str:
 
 
 def command(workload: Workload, *options: str) -> str:
-    """The script with its arguments, without its secrets, as one would type them after ``hotlap COMMAND``."""
+    """The script with its arguments, without secrets, as typed after ``hotlap COMMAND``."""
     from hotlap.render.presentable import presentable
 
     workload = presentable(workload, workload.directory)
@@ -223,7 +223,7 @@ def command(workload: Workload, *options: str) -> str:
 
 
 def shell_word(word: str) -> str:
-    """A word as one would type it; nothing for nothing."""
+    """A word as typed in a shell; empty for an empty word."""
     return one_line(_typed(word), limit=1000) if word else ""
 
 

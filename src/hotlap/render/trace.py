@@ -1,4 +1,4 @@
-"""What a trace says, on the terminal: where the device's time went, why it waited, and for which kernels it worked.
+"""A trace on the terminal: the device's time, its causes of idle time, and its kernels.
 
 Names come out of a file and are shown as plain text on one line, whatever is in them.
 """
@@ -123,7 +123,7 @@ def _idle(breakdown: Breakdown) -> int:
 
 
 def _not_read(skipped: Sequence[tuple[str, str]], paper: Paper) -> Iterator[str]:
-    """Few files each with its reason; many by reason, the first of each by name."""
+    """A few files each with its reason; many grouped by reason, with the name of the first."""
     if len(skipped) <= _FILES_NAMED:
         for name, why in skipped:
             yield from paragraph(f"{shown(text.one_line(name))}: {text.one_line(why)}", paper, indent=2, style="dim")
@@ -340,7 +340,7 @@ def _overview(breakdowns: Sequence[Breakdown]) -> Table:
 
 
 def _ranks(comparison: RankComparison, paper: Paper) -> Iterator[str]:
-    """The ranks of one run side by side, and which of them the others wait for."""
+    """The ranks of one run in a table, with the one that the others wait for."""
     table = Table(
         ">rank",
         ">compute",

@@ -16,7 +16,7 @@ _NOT_RECORDED = "Time by module and source line was not recorded: pass `with_sta
 
 
 def code_lines(breakdown: Breakdown, paper: Paper, *, rows: int) -> Iterator[str]:
-    """The tables that the trace has data for, so many ``rows`` each; one sentence where it has none."""
+    """The tables with data, each with so many ``rows``; a sentence without any."""
     code = breakdown.code
     if code is None:
         yield ""
@@ -30,7 +30,7 @@ def code_lines(breakdown: Breakdown, paper: Paper, *, rows: int) -> Iterator[str
 
 
 class _View(NamedTuple):
-    """Which side of the times is shown: the device's, or the host's where no device works."""
+    """Which times are shown: the device's, or the host's without a device."""
 
     device: bool
     what: str
@@ -88,7 +88,7 @@ def _modules(code: CodeTime, view: _View, rows: int) -> Table:
 
 
 def _costliest(modules: Sequence[ModuleRow], view: _View, rows: int) -> list[ModuleRow]:
-    """In the order of the tree; what encloses costs no less and comes first, so no parent is missing."""
+    """Rows in the order of the tree; parents cost at least as much as children, so none is missing."""
     ranked = sorted(range(len(modules)), key=lambda it: (-view.time(modules[it]).nanoseconds, it))
     return [modules[it] for it in sorted(ranked[:rows])]
 

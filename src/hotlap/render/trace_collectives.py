@@ -24,7 +24,7 @@ _TRANSFER = "by the time of the last rank to arrive, which did not wait"
 
 
 def collective_lines(rows: tuple[CollectiveRow, ...], paper: Paper) -> Iterator[str]:
-    """The collectives of one trace; nothing where it has none."""
+    """The collectives of one trace; nothing without any."""
     if not rows:
         return
     yield ""
@@ -66,7 +66,7 @@ def _rate(bytes_per_second: float | None) -> str:
 
 
 def arrival_lines(comparison: CollectiveComparison | None, paper: Paper) -> Iterator[str]:
-    """Who comes last among the ranks whose traces are there; nothing where there is nothing to compare."""
+    """The rank that arrives last, of those with traces; nothing with fewer than two."""
     if comparison is None:
         return
     yield styled("Last rank to reach each collective", "bold", paper)

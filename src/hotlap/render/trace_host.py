@@ -1,4 +1,4 @@
-"""What a trace without an accelerator says, on the terminal: how the host spent the steps, and on which operators."""
+"""A trace without an accelerator on the terminal: the host's time and its operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST_SHAPES = 40
 
 
 def host_tables(breakdown: Breakdown, *, rows: int) -> Iterator[tuple[str, Table]]:
-    """The tables that are there, with their titles."""
+    """The tables with data, with their titles."""
     if breakdown.host_time is not None:
         yield "What the host did in the steps", _host(breakdown.host_time)
     if breakdown.operators:

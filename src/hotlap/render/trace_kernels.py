@@ -11,7 +11,7 @@ _FEW = 10
 
 
 def kernels(device: DeviceBreakdown, most: int) -> Table:
-    """So many kernels at most; occupancy, and blocks per multiprocessor of the whole grid, where the trace has them."""
+    """At most so many kernels, with occupancy and blocks per multiprocessor if the trace has them."""
     rows = device.kernels[:most]
     heads = ("name", ">time", ">of busy", ">launches", ">mean", "tensor cores", "?>occupancy", "?>blocks/SM")
     table = Table(*heads, about=_summary(device))

@@ -25,7 +25,7 @@ _PHASES: dict[Phase, str] = {
 
 
 def memory_lines(uses: tuple[MemoryOverTime, ...], paper: Paper) -> Iterator[str]:
-    """The devices with most memory; nothing where the trace reports none."""
+    """The devices with the most memory; nothing if the trace has no memory events."""
     for it in sorted(uses, key=lambda it: -it.peak.allocated_bytes)[:_DEVICES_SHOWN]:
         yield ""
         yield from _one(it, paper)
@@ -80,7 +80,7 @@ def _growth(use: MemoryOverTime) -> str:
 
 
 def _holders(use: MemoryOverTime) -> Table:
-    # A line that all share says nothing here; the peak's is named above.
+    # A line shared by all rows is omitted; that of the peak is named above.
     places_differ = len({it.place for it in use.holders}) > 1
     table = Table("in use at the peak", "phase", ">size", ">of peak", ">allocations", "?module", "?allocated at")
     whole = use.peak.allocated_bytes

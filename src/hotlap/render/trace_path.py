@@ -1,4 +1,4 @@
-"""The critical path, on the terminal: what it is made of, and what is longest on it."""
+"""The critical path on the terminal: its parts and longest contributors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SIDES: dict[PathKind, str] = {
 
 
 def path_lines(path: CriticalPath | None, paper: Paper) -> Iterator[str]:
-    """Its parts and its longest contributors; nothing where there is none."""
+    """Its parts and longest contributors; nothing without a path."""
     if path is None or not path.nanoseconds:
         return
     yield ""
@@ -57,7 +57,7 @@ def _contributors(path: CriticalPath) -> Table:
     least = _LEAST_SHARE * path.nanoseconds
     shown = [it for it in path.contributors[:_CONTRIBUTORS_SHOWN] if it.nanoseconds >= least]
     names = event_names([it.name for it in shown], _LONGEST_NAME)
-    # A line that all share says nothing.
+    # A line shared by all rows is omitted.
     places_differ = len({it.place for it in shown}) > 1
     table = Table("name", "", ">time", ">of the path", ">times", "?in", "?called at")
     for it in shown:

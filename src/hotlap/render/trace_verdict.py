@@ -1,4 +1,4 @@
-"""What a trace comes to, on the terminal: causes in the order of what they cost, each with evidence and remedy."""
+"""The verdict on a trace on the terminal: causes by cost, each with evidence and remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LABELS = {"wrong-numbers": "wrong numbers", "risk": "risk", "hint": "hint"}
 
 
 def verdict_lines(verdicts: Sequence[TraceVerdict], paper: Paper) -> list[str]:
-    """The verdicts of the traces and, where ``path`` is empty, that of the ranks together."""
+    """The verdicts of the traces and, if ``path`` is empty, that of the ranks together."""
     return [line for it in verdicts for line in (*_one(it, paper, named=len(verdicts) > 1), "")]
 
 

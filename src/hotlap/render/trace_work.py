@@ -11,7 +11,7 @@ from hotlap.render.lines import Paper, paragraph, styled
 
 
 def work_lines(work: StepWork | None, paper: Paper) -> Iterator[str]:
-    """Nothing where too little is known of them."""
+    """The sentences; nothing if too little is known."""
     if work is None:
         return
     yield styled("Floating-point operations", "bold", paper)

@@ -1,5 +1,5 @@
-"""Drawing with Vega-Lite, which vl-convert carries along: its JavaScript for the page, still pictures for where no
-script runs. Nothing is fetched.
+"""Draw with Vega-Lite, which vl-convert contains: JavaScript for the page, and static pictures without scripts.
+Nothing is downloaded.
 
 Colours are CSS variables of the page, so that one drawing serves light, dark and paper.
 """
@@ -17,7 +17,7 @@ from hotlap.render.html.parts import Specification
 _STILL_WIDTH = 680
 _PADDING = {"left": 2, "right": 8, "top": 4, "bottom": 2}
 PADDING_FOR_LABELS = {**_PADDING, "right": 62}
-"""Room for figures at the ends of bars, however narrow the page."""
+"""Space for figures at the ends of bars, also on narrow pages."""
 
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _IDENTIFIERS = re.compile(r'(\bid="|url\(#|href="#)')
@@ -49,13 +49,13 @@ CONFIG: Specification = {
 
 
 def specification(**parts: Any) -> Specification:
-    """A drawing as wide as the place it stands in."""
+    """A drawing as wide as its container."""
     sizing = {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}, "padding": _PADDING}
     return {"$schema": _SCHEMA, **sizing, "config": CONFIG, **parts}
 
 
 def colours(legend: Sequence[tuple[str, str]]) -> Specification:
-    """The scale of a colour channel: what each colour stands for."""
+    """The scale of a colour channel: the meaning of each colour."""
     return {"domain": [name for name, _ in legend], "range": [colour for _, colour in legend]}
 
 
@@ -77,7 +77,7 @@ def drawing_code() -> str:
     code: str = _library().javascript_bundle()
     if _ENDS_SCRIPT.search(code):
         raise HotlapError(
-            "The drawing library cannot be put into a page: its code holds what ends a script.",
+            "The drawing library cannot be embedded in a page: its code contains a closing script tag.",
             remedy='Install another version: pip install "hotlap[report]".',
         )
     return code

@@ -1,4 +1,4 @@
-"""Putting code and data into a page so that neither can be taken for the other, and nothing else can run."""
+"""Embed code and data in a page so that data never runs, and no other code does."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def embedded_json(document: Specification | str) -> str:
 
 
 def code(words: str) -> str:
-    """HTML of a text with what stands between backticks marked as code; everything in it is escaped."""
+    """Escaped HTML of a text, with parts in backticks marked as code."""
     parts = html.escape(words).split("`")
-    if len(parts) % 2 == 0:  # a backtick without its partner
+    if len(parts) % 2 == 0:  # an unpaired backtick
         return "`".join(parts)
     return "".join(f"<code>{it}</code>" if number % 2 else it for number, it in enumerate(parts))
 
 
 def policy(*scripts: str) -> str:
-    """The Content-Security-Policy of a page in which exactly these scripts run, and which can fetch nothing.
+    """The Content-Security-Policy of a page that runs exactly these scripts and cannot fetch anything.
 
-    Styles may stand at elements: Vega sets them there.
+    Inline styles are allowed, since Vega sets them.
     """
     hashes = " ".join(f"'sha256-{_digest(it)}'" for it in scripts)
     return (

@@ -54,7 +54,7 @@ def _step_fact(study: Study) -> Fact:
 
 
 def script_name(study: Study) -> str:
-    """The script without the folders it lies in."""
+    """The script without its folders."""
     target = study.workload.target
     return text.one_line(Path(target).name if study.workload.kind == "script" else target, limit=80)
 

@@ -1,4 +1,4 @@
-"""The page: what it holds, in which order, and how it is put together."""
+"""The page: its contents, their order, and how it is built."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 GENERATOR = "hotlap report"
-"""What the page says of its maker; a file that says so is a report, and may be replaced by a newer one."""
+"""The generator mark of a page; a file with this mark is a report, and may be replaced by a newer one."""
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _CAPITAL = re.compile("[A-Z]")
 _OTHER_CHARTS = 65
-"""Where charts stand for which no section has a place: behind those that have one."""
+"""The order of charts that no section places: after all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A chart as the page holds it: what a script draws, as JSON that may stand in a script element, and the still
-    picture that stands there until it does, as SVG. ``heading`` shows its title."""
+    """A chart in a page: its specification as JSON for a script element, and a static SVG that is shown until the
+    script draws it. ``heading`` shows its title."""
 
     chart: Chart
     drawn: str
@@ -97,7 +97,7 @@ def _content(material: Material) -> dict[str, Any]:
 
 
 def _sections(material: Material) -> Iterator[_Section]:
-    """All sections in their order, each chart in the one that places it and else in one of its own."""
+    """All sections in order, each chart in the section that places it, else in one of its own."""
     pictures = {it.name: Picture(it, embedded_json(it.drawn), _still(it)) for it in charts_of(material)}
     found = list(page_sections(material))
     placed = {block.name for it in found for block in it.section.body if isinstance(block, Figure)}
@@ -110,7 +110,7 @@ def _sections(material: Material) -> Iterator[_Section]:
 
 
 def _drawn(body: Sequence[PageBlock], pictures: Mapping[str, Picture]) -> Iterator[PageBlock]:
-    """The blocks with each figure as its picture, less those for which nothing was measured."""
+    """The blocks with each figure as its picture, without those that were not measured."""
     for block in body:
         if not isinstance(block, Figure):
             yield block

@@ -1,4 +1,4 @@
-"""What only pages hold. All text in it is plain and already cleaned."""
+"""Blocks that only pages have. All text in them is plain and already cleaned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Specification: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A drawing, with all its figures in a table for those who cannot see it.
+    """A drawing, with all its figures in a table for screen readers.
 
     ``name`` is its identifier in the page, ``description`` says in a sentence what it shows, ``legend`` what each
     colour (a CSS one) stands for; the page sets it, since text wraps better than a drawing. ``still`` is drawn in place
@@ -41,7 +41,7 @@ class's name in ``templates/blocks.html`` (``trace_file`` for ``TraceFile``) lay
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """What a section is about. One that has nothing else is left out."""
+    """The introduction of a section. A section without other blocks is left out."""
 
     text: str
 
@@ -55,7 +55,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The chart of that name, where there is one; ``heading`` shows its title."""
+    """The chart of that name, if there is one; ``heading`` shows its title."""
 
     name: str
     heading: bool = False
@@ -63,14 +63,14 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Names with what they stand for."""
+    """Names with their values."""
 
     of: tuple[Fact, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to type, or a path, with what it is for."""
+    """A command or a path, with its purpose."""
 
     words: str
     purpose: str = ""
@@ -78,7 +78,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """Lines as they are; ``name`` is for those who cannot see them."""
+    """Verbatim lines; ``name`` is for screen readers."""
 
     text: str
     name: str
@@ -86,7 +86,7 @@ class Verbatim:
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Paths, and a word on those that are not shown."""
+    """Paths, with a note on those left out."""
 
     paths: tuple[str, ...]
     more: str = ""

@@ -1,1 +1,1 @@
-"""One file each: what is said differently of the studies of one kind."""
+"""One file for each kind of study: what its reports say differently."""

@@ -1,7 +1,7 @@
-"""What is said differently of a study by what was asked for, and the look into the folder that finds it.
+"""What the file of a kind of study must contain, and how it is found.
 
-One file is one kind, named after it (:data:`hotlap.records.StudyKind`). All else that a report shows is decided by what
-the study holds, never by its kind.
+One file is one kind, named after it (:data:`hotlap.records.StudyKind`). Everything else in a report depends on the
+contents of the study, never on its kind.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def _before_and_after(study: Study) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Presenter:
-    """What a kind's file offers; it may leave out what has a default.
+    """The contents of a kind's file; members with a default are optional.
 
-    ``headline`` is the answer of a study whose script did not fail, ``what_was_done`` how it came about, for a reader
-    who knows nothing of hotlap, and ``result`` the row of ``hotlap history``. ``facts`` are figures of its own for the
-    first screen of a page. ``next_commands`` is what to type now, with what it is for; a plan lies at the path, or
-    nowhere where that is empty. ``sides`` names the baseline and the candidate of the study's comparison, and
-    ``shows_gain`` says whether its speedup is what a plan gained.
+    ``headline`` is the answer of a study whose script did not fail, ``what_was_done`` explains how it was obtained, for
+    readers without knowledge of hotlap, and ``result`` is the row of ``hotlap history``. ``facts`` are additional
+    figures for the first screen of a page. ``next_commands`` are commands to run next, with their purpose; the path is
+    that of the plan, or empty. ``sides`` names the baseline and the candidate of the study's comparison, and
+    ``shows_gain`` says whether its speedup is the gain of a plan.
     """
 
     headline: Callable[[Study], Headline]
@@ -56,6 +56,6 @@ class Presenter:
 
 @cache
 def presenter_of(kind: StudyKind) -> Presenter:
-    """The presenter of a kind of study."""
+    """The file of a kind of study."""
     module = importlib.import_module(f"hotlap.render.kinds.{kind}")
     return Presenter(**{it.name: getattr(module, it.name) for it in fields(Presenter) if hasattr(module, it.name)})

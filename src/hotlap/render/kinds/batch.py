@@ -1,4 +1,4 @@
-"""A search for the batch size: the knee, what fits, and that another size changes what is learned."""
+"""A search for the batch size: the knee, what fits, and a warning that another size changes what is learned."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def headline(study: Study) -> Headline:
 
 
 def what_was_done(study: Study) -> str:
-    """How the figures came about."""
+    """How the figures were obtained."""
     script = text.one_line(study.workload.target, limit=120)
     return (
         f"hotlap ran {script} with other batch sizes in fresh launches that took turns with the unmodified script, and "
@@ -51,11 +51,11 @@ def facts(study: Study) -> Iterator[Fact]:
 
 
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
-    """The search for levers at the size that the script has."""
+    """A search for levers at the script's own batch size."""
     if study.status == "finished":
         yield f"hotlap tune {text.command(study.workload)}", "makes the script faster at its own batch size"
 
 
 def result(entry: Entry) -> str:
-    """Nothing but how it ended: the knee is in the report."""
+    """Only how it ended; the knee is in the report."""
     return entry.status.replace("-", " ")

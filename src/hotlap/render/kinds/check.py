@@ -1,4 +1,4 @@
-"""A check: whether the present script is slower than another, or computes something else."""
+"""A check: whether the present script is slower than another, or produces other results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def headline(study: Study) -> Headline:
 
 
 def what_was_done(study: Study) -> str:
-    """How the figures came about."""
+    """How the figures were obtained."""
     script = text.one_line(study.workload.target, limit=120)
     return (
         f"hotlap ran {script} in its current and its earlier version, or with and without a plan, in fresh "
@@ -32,7 +32,7 @@ def what_was_done(study: Study) -> str:
 
 
 def sides(study: Study) -> tuple[str, str]:
-    """The script as it was or without the plan, and the present one or that with the plan."""
+    """The earlier script or that without the plan, and the present one or that with the plan."""
     return "before", "now"
 
 

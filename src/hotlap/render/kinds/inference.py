@@ -60,7 +60,7 @@ _GAINS = {
 
 
 def _gain(study: Study, measured: Comparison) -> str:
-    """What the goal gained, what else it did to the time, and the p99 that was to be kept."""
+    """The gain of the goal, the effect on time, and the p99 with its limit."""
     objective = study.objective
     words = (
         ratio_words(measured.speed)
@@ -90,7 +90,7 @@ def _costs(comparison: Comparison) -> Iterator[str]:
 
 
 def _without_quality(study: Study, recommended: Comparison | None) -> Iterator[str]:
-    """The best candidate for the goal that was not recommended for its outputs, where it is better than what was."""
+    """The best candidate that was not recommended because of its outputs, if it is better than the recommended one."""
     refused = [
         (_gained(study, it.verdict), it.lever, it.verdict.reason)
         for it in study.outcomes
@@ -116,13 +116,13 @@ def _gained(study: Study, verdict: QualityLost | NotVerified) -> float:
 
 
 def _ratio(study: Study, comparison: Comparison) -> float:
-    """How many times better the goal's metric is; 0 where it is not known."""
+    """How many times better the goal's metric is; 0 if unknown."""
     found = gain_of(study.objective, comparison)
     return found.value if found is not None else 0.0
 
 
 def what_was_done(study: Study) -> str:
-    """How the figures came about."""
+    """How the figures were obtained."""
     target = text.one_line(study.workload.target, limit=120)
     return (
         f"hotlap called the model of {target} on one machine, unmodified and with each lever, in fresh launches that "
@@ -131,7 +131,7 @@ def what_was_done(study: Study) -> str:
 
 
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
-    """What to do with the answer."""
+    """What to do next."""
     if study.status == "script-failed":
         return
     tried = any(isinstance(it.verdict, (Kept, NoGain, QualityLost, NotVerified)) for it in study.outcomes)

@@ -13,7 +13,7 @@ from hotlap.render.memory import estimate_sentence, growth_sentences, peak_sente
 
 
 def headline(study: Study) -> Headline:
-    """What was estimated, else what grows, else the peak."""
+    """The estimate, else the growth, else the peak."""
     account, estimate = study.memory, study.memory_estimate
     if study.status == "finished" and estimate is not None and estimate.peaks:
         return Headline("neutral", estimate_sentence(estimate))
@@ -27,7 +27,7 @@ def headline(study: Study) -> Headline:
 
 
 def what_was_done(study: Study) -> str:
-    """How the figures came about."""
+    """How the figures were obtained."""
     script = text.one_line(study.workload.target, limit=120)
     if study.memory_estimate is not None:
         return (
@@ -49,12 +49,12 @@ def facts(study: Study) -> Iterator[Fact]:
 
 
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
-    """The search for the batch size, and for levers that save memory."""
+    """Searches for the batch size and for levers that save memory."""
     if study.status == "finished":
         yield f"hotlap batch {text.command(study.workload)}", "finds what batch size fits and pays"
         yield f"hotlap tune --goal memory {text.command(study.workload)}", "tries the levers that save memory"
 
 
 def result(entry: Entry) -> str:
-    """Nothing but how it ended: the account is in the report."""
+    """Only how it ended; the account is in the report."""
     return entry.status.replace("-", " ")

@@ -1,4 +1,4 @@
-"""A profile: where the time goes and why, and nothing is tried."""
+"""A profile: where the time goes, and why; no lever is tried."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def headline(study: Study) -> Headline:
 
 
 def _run_words(study: Study) -> Iterator[str]:
-    """What tuning the step can give the whole run at most."""
+    """The largest gain of the whole run from tuning its steps."""
     bound = bound_sentence(study.run_account) if study.run_account is not None else ""
     if bound:
         yield bound
 
 
 def what_was_done(study: Study) -> str:
-    """How the figures came about."""
+    """How the figures were obtained."""
     script = text.one_line(study.workload.target, limit=120)
     return (
         f"hotlap ran {script} unmodified on one machine, measured where the time of a training step goes, and "
@@ -65,7 +65,7 @@ def facts(study: Study) -> Iterator[Fact]:
 
 
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
-    """What answers the findings, and what explains them."""
+    """The levers that address the findings, and their explanations."""
     if study.status == "script-failed":
         return
     levers = sorted({lever for it in study.findings for lever in it.levers})

@@ -85,7 +85,7 @@ def _verified(study: Study, comparison: Comparison) -> Headline:
 
 
 def _by_objective(study: Study, comparison: Comparison, details: list[str]) -> Headline:
-    """Where something else than speed alone was to become better."""
+    """The headline if the objective is not only speed."""
     if judge(study.objective, comparison).verdict != "better":
         return Headline("neutral", not_better(study.objective, comparison), tuple(details))
     sentence = f"{gain_words(study.objective, comparison)}, {quality_phrase(comparison.quality)}."
@@ -93,7 +93,7 @@ def _by_objective(study: Study, comparison: Comparison, details: list[str]) -> H
 
 
 def _gain_of_the_run(study: Study, speed: SpeedComparison) -> Iterator[str]:
-    """What the gain of a step is to the whole run, where much else happens in it."""
+    """The gain of the whole run, if it contains much besides steps."""
     whole = whole_run_speedup(study.run_account, speed.speedup.value) if study.run_account is not None else None
     if whole is not None and study.run_account is not None:
         yield (
@@ -135,7 +135,7 @@ def _reasons(study: Study) -> list[str]:
 
 
 def _by_result(study: Study) -> list[tuple[str, list[str]]]:
-    """Lever names by what became of them, in words that follow a number."""
+    """Lever names by outcome, in words that follow a number."""
     skipped = {it.lever: it.verdict for it in study.outcomes if isinstance(it.verdict, Skipped)}
     named = [
         ("kept", Kept),
@@ -162,7 +162,7 @@ def _unfinished(study: Study) -> Headline:
 
 
 def _quick_look(study: Study) -> Headline:
-    """What was seen where nothing could be proved, or should be: no claim."""
+    """The measurements of a quick look, without a claim."""
     looked = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, Seen)]
     best = sorted(looked, key=lambda it: -it[1].speedup)[:_SEEN_SHOWN]
     metric = _other_metric(study)
@@ -199,7 +199,7 @@ def _so_far(study: Study) -> str:
 
 
 def _other_metric(study: Study) -> str:
-    """What is to become better, where that is not speed alone."""
+    """The objective, if it is not only speed."""
     return "" if is_speed(study.objective) else metric_words(study.objective.metric)
 
 
@@ -211,12 +211,12 @@ def _gain_of_lever(study: Study, comparison: Comparison) -> str:
 
 
 # ---------------------------------------------------------------------------------------------
-# All but the headline
+# Everything except the headline
 # ---------------------------------------------------------------------------------------------
 
 
 def what_was_done(study: Study) -> str:
-    """How the figures came about, by how far the search came."""
+    """How the figures were obtained, depending on how far the search got."""
     script = text.one_line(study.workload.target, limit=120)
     if study.status == "script-failed" and _denied(study):
         return (
@@ -236,20 +236,20 @@ def what_was_done(study: Study) -> str:
     if all(isinstance(it.verdict, Skipped) for it in study.outcomes):
         return f"hotlap ran {script} unmodified, to find out what makes its training faster. No change was tried yet."
     return (
-        f"hotlap ran {script} unmodified on one machine and tried known ways to make training faster, one at a time. "
-        "Each was compared with the unmodified script in fresh launches that took turns, and checked for whether "
+        f"hotlap ran {script} unmodified on one machine and tried known ways to make training faster. What looked "
+        "faster was compared with the unmodified script in fresh launches that took turns, and checked for whether "
         "training still produces the same results. The script itself was not changed."
     )
 
 
 def _denied(study: Study) -> bool:
-    """Whether the first run failed because its isolation denied it a write."""
+    """Whether the first run failed because its isolation denied a write."""
     ending = study.baseline.ending if study.baseline is not None else None
     return isinstance(ending, Crashed) and bool(ending.denied_path)
 
 
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
-    """The plan, and going on with a search that did not come to its end."""
+    """Use the plan, or resume a search that did not finish."""
     if study.status == "script-failed":
         return
     if study.plan.settings and plan_path:
@@ -275,12 +275,12 @@ def _resuming(study: Study) -> str:
 
 
 def sides(study: Study) -> tuple[str, str]:
-    """The untouched script, and the plan unless it was given up."""
+    """The unmodified script, and the plan unless it was dropped."""
     return "before", "after" if study.plan.settings else "given up"
 
 
 def result(entry: Entry) -> str:
-    """What the search came to, in a few words; a ratio never without its interval."""
+    """The result of the search in a few words; a ratio always with its interval."""
     if entry.status == "quick-look":
         return "quick look, nothing proved"
     if entry.speedup is not None and not entry.baseline_agrees:
@@ -295,6 +295,6 @@ def result(entry: Entry) -> str:
 
 
 def _budget_words(seconds: float) -> str:
-    """A budget as a person types it: ``440s`` or ``12m``, rounded up."""
+    """A budget as an argument: ``440s`` or ``12m``, rounded up."""
     whole = math.ceil(seconds)
     return f"{whole // 60}m" if whole % 60 == 0 else f"{whole}s"

@@ -1,1 +1,1 @@
-"""One file each: a part of a report, on a terminal, in Markdown and on a page."""
+"""The sections of a report, one file each: on a terminal, in Markdown and on a page."""

@@ -1,4 +1,4 @@
-"""What a section's file must offer, and the look into the folder that finds them all.
+"""What the file of a section must contain, and how all sections are found.
 
 One file is one section of a report; its ``order`` places it among the others. ``everywhere`` makes it of what a report
 is made of, in blocks that every medium can show. ``terminal``, ``markdown`` and ``page`` are for what looks different
@@ -30,7 +30,7 @@ Body = TypeVar("Body")
 
 @dataclass(frozen=True, slots=True)
 class Section(Generic[Body]):
-    """A part of a report in one medium; ``body`` is what stands under its title."""
+    """A section of a report in one medium; ``body`` is its content without the title."""
 
     title: str
     body: tuple[Body, ...]
@@ -38,7 +38,7 @@ class Section(Generic[Body]):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A section of a page with its identifier and its place."""
+    """A section of a page with its identifier and order."""
 
     name: str
     order: int
@@ -46,17 +46,17 @@ class Placed:
 
 
 def terminal_sections(material: Material) -> Iterator[Section[RenderableType]]:
-    """Those with something to show, in their order."""
+    """The sections with content, in order."""
     return (it for _, it in _made("terminal", material, _on_a_terminal))
 
 
 def markdown_sections(material: Material) -> Iterator[Section[str]]:
-    """The same in lines of Markdown."""
+    """The sections as lines of Markdown."""
     return (it for _, it in _made("markdown", material, _in_markdown))
 
 
 def page_sections(material: Material) -> Iterator[Placed]:
-    """The same of a page."""
+    """The sections of a page."""
     for module, it in _made("page", material, lambda block: (block,)):
         yield Placed(module.__name__.rpartition(".")[2].replace("_", "-"), module.order, it)
 
@@ -94,7 +94,7 @@ def _on_a_terminal(block: Block) -> Iterable[RenderableType]:
 
 
 def _in_markdown(block: Block) -> Iterable[str]:
-    """Its lines, with an empty one after them, which sets it apart from the next."""
+    """The lines of a paragraph, followed by an empty one."""
     match block:
         case Table():
             lines = table(block.headings, block.rows)

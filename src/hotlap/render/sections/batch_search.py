@@ -16,7 +16,7 @@ title = "Batch sizes, the whole script"
 
 
 def everywhere(material: Material) -> Section[Block] | None:
-    """A row for each size, and what follows from it."""
+    """A row for each size, with remarks."""
     study = material.study
     if study.batch_search is None:
         return None
@@ -26,7 +26,7 @@ def everywhere(material: Material) -> Section[Block] | None:
 
 
 def page(material: Material) -> Section[PageBlock] | None:
-    """Lines of throughput and memory through the sizes, which have the rows with them; only rows without these."""
+    """Charts of throughput and memory with their tables, or only the rows without charts."""
     plain = everywhere(material)
     if plain is None:
         return None

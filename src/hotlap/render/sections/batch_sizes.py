@@ -1,4 +1,4 @@
-"""What the model alone makes of other batch sizes."""
+"""Throughput and memory of the model alone at other batch sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ title = "Batch sizes"
 
 
 def everywhere(material: Material) -> Section[Block] | None:
-    """A row for each size, and what the figures are not."""
+    """A row for each size, with remarks."""
     rates = material.study.batch_rates
     if not rates:
         return None
@@ -22,5 +22,5 @@ def everywhere(material: Material) -> Section[Block] | None:
 
 
 def page(material: Material) -> Section[PageBlock]:
-    """A line through the sizes, which has the same with it."""
+    """A chart with its table."""
     return Section(title, (Figure("batch-sizes"),))

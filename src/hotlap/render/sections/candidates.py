@@ -1,4 +1,4 @@
-"""Every form of a model that was compared with the unmodified one, and which of them are worth having."""
+"""All forms of a model that were compared with the unmodified one, with their Pareto front."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEADINGS = ("candidate", ">speed", ">interval", ">p50", ">p99", ">memory", ">qu
 
 
 def everywhere(material: Material) -> Section[Block] | None:
-    """A row for each, fastest first, and what the marks stand for."""
+    """A row for each, fastest first, and the meaning of the marks."""
     study = material.study
     if not study.candidates:
         return None

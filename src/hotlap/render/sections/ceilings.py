@@ -1,4 +1,4 @@
-"""The ceilings: the most that a faster loader or a faster model could give."""
+"""The ceilings: upper bounds of the gain from a faster loader or a faster model."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LEAD = (
 
 
 def everywhere(material: Material) -> Section[Block]:
-    """Each ceiling with the speedup that it leaves room for, and what it means."""
+    """Each ceiling with the speedup that it allows, and its meaning."""
     return Section(title, tuple(_blocks(material.study)))
 
 
 def page(material: Material) -> Section[PageBlock]:
-    """The same below bars of the rates."""
+    """The same, below a chart of the rates."""
     return Section(title, (Lead(_LEAD), Figure("ceilings"), *_blocks(material.study)))
 
 

@@ -1,4 +1,4 @@
-"""What training costs: energy and money, and when a plan has earned back what it took."""
+"""The costs of training: energy, money and break-evens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ title = "Costs"
 
 
 def terminal(material: Material) -> Section[RenderableType]:
-    """Sentences; Markdown has them at its head where a price was given."""
+    """Sentences; Markdown shows them at the top if a price was given."""
     return Section(title, tuple(paragraphs(cost_sentences(material.study, material.costs), style="")))
 
 

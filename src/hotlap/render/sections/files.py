@@ -20,19 +20,19 @@ _GROUPS = (
     (False, "changed while trials ran", "yellow"),
     (True, "untouched, trials wrote to copies, which are gone", "dim"),
 )
-"""Whether trials wrote to a copy, and what that means. Those that changed stand out: of these the user must know."""
+"""Whether trials wrote to a copy, and what that means; changed files are highlighted, since the user must know."""
 
 _ON_A_TERMINAL = 8
 _ON_A_PAGE = 40
 
 
 def terminal(material: Material) -> Section[RenderableType]:
-    """A paragraph a group."""
+    """A paragraph for each group."""
     return Section(title, tuple(_paragraphs(material.study)))
 
 
 def page(material: Material) -> Section[PageBlock]:
-    """A list a group."""
+    """A list for each group."""
     return Section(title, tuple(_lists(material.study)))
 
 

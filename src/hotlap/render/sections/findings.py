@@ -1,4 +1,4 @@
-"""The findings: causes of lost time and of trouble, and what became of each."""
+"""The findings: causes of lost time and of problems, with the results of their levers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FindingList:
 
 
 def terminal(material: Material) -> Section[RenderableType] | None:
-    """One paragraph each, what it costs before it."""
+    """One paragraph each, after its cost."""
     return Section(title, (findings_list(material.study),)) if material.study.findings else None
 
 
@@ -59,7 +59,7 @@ def markdown(material: Material) -> Section[str] | None:
 
 
 def page(material: Material) -> Section[PageBlock] | None:
-    """A list; a sentence where causes were looked for in vain."""
+    """A list, or a sentence if no cause was found."""
     study = material.study
     if study.findings:
         views = tuple(_view(it, study) for it in study.findings)
@@ -85,7 +85,7 @@ def _view(it: Finding, study: Study) -> FindingView:
 
 
 def _interval(it: Finding) -> str:
-    """The interval of what it costs; what the share is of stands in the label."""
+    """The interval of the cost; the label names the whole."""
     found = share_interval(it)
     return "" if found == text.whole_of(it.share) else found
 

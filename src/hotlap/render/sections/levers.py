@@ -1,4 +1,4 @@
-"""The levers: what each gave, and why it was or was not kept."""
+"""The levers: the gain of each, and why it was or was not kept."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _LEAD = "A lever is one change that can make training faster without changing th
 
 @dataclass(frozen=True, slots=True)
 class TriedLevers:
-    """The levers that were tried, as a table of a page."""
+    """The tried levers as a table of a page."""
 
     rows: tuple[Row, ...]
 
 
 def terminal(material: Material) -> Section[RenderableType] | None:
-    """One table of those that were tried, and one of those that were not."""
+    """One table of tried levers, and one of the others."""
     study = material.study
     if not study.outcomes:
         return None
@@ -38,7 +38,7 @@ def terminal(material: Material) -> Section[RenderableType] | None:
 
 
 def markdown(material: Material) -> Section[str] | None:
-    """A table, and a list of those that were not tried."""
+    """A table, and a list of levers that were not tried."""
     outcomes = material.study.outcomes
     if not outcomes:
         return None
@@ -47,7 +47,7 @@ def markdown(material: Material) -> Section[str] | None:
 
 
 def page(material: Material) -> Section[PageBlock]:
-    """The ladder of speedups, and the same as a table."""
+    """The waterfall of speedups with its table."""
     return Section(title, (Lead(_LEAD), Figure("levers"), *_tried(material.study), *_not_tried(material.study)))
 
 

@@ -1,4 +1,4 @@
-"""The loader by itself, by its settings."""
+"""The rates of the loader alone, by its settings."""
 
 from __future__ import annotations
 

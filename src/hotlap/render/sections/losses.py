@@ -13,5 +13,5 @@ _LEAD = "Two runs from the same seed and batches: the unmodified script, and wit
 
 
 def page(material: Material) -> Section[PageBlock]:
-    """Both curves, and how far apart they are."""
+    """Both curves, and their difference."""
     return Section(title, (Lead(_LEAD), Figure("losses", heading=True), Figure("difference", heading=True)))

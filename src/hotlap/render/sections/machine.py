@@ -1,4 +1,4 @@
-"""What it was measured on, and what must be known to repeat it."""
+"""The machine, and how to repeat the study."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ order = 86
 
 
 def terminal(material: Material) -> Section[RenderableType] | None:
-    """The machine in a line, and how trials were isolated on it."""
+    """The machine in one line, and the isolation of trials."""
     machine = material.study.machine
     if not (machine.processor or machine.accelerators):
         return None
@@ -33,7 +33,7 @@ def markdown(material: Material) -> Section[str]:
 
 
 def page(material: Material) -> Section[PageBlock]:
-    """All that is known."""
+    """All known facts."""
     machine = tuple(_machine_facts(material.study.machine))
     blocks = (Heading("The machine"), Pairs(machine)) if machine else ()
     return Section("How to repeat it", (Heading("The study"), Pairs(tuple(_study_facts(material))), *blocks))
@@ -56,7 +56,7 @@ def _lines(study: Study) -> Iterator[str]:
 
 
 def _study_facts(material: Material) -> Iterator[Fact]:
-    """What must be known to make this study again."""
+    """The facts that are needed to repeat this study."""
     study, seed = material.study, material.seed
     source = study.source
     rows = (
@@ -76,7 +76,7 @@ def _study_facts(material: Material) -> Iterator[Fact]:
 
 
 def _machine_facts(machine: Machine) -> Iterator[Fact]:
-    """What it was measured on."""
+    """The facts about the machine."""
     accelerators = [
         ", ".join(filter(None, (it.name, text.size(it.memory_bytes), it.driver and f"driver {it.driver}")))
         for it in machine.accelerators

@@ -11,5 +11,5 @@ title = "Memory"
 
 
 def page(material: Material) -> Section[PageBlock]:
-    """What was allocated and reserved in each step."""
+    """Allocated and reserved memory in each step."""
     return Section(title, (Figure("memory"),))

@@ -1,4 +1,4 @@
-"""Where memory goes: at the peak, over a step, and by module."""
+"""The memory account: at the peak, over a step, and by module."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def everywhere(material: Material) -> Section[Block] | None:
 
 
 def page(material: Material) -> Section[PageBlock] | None:
-    """The same with the step drawn."""
+    """The same with a chart of the step."""
     shown = everywhere(material)
     return None if shown is None else Section(title, (Figure("memory-account"), *shown.body))

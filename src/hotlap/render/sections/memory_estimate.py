@@ -1,4 +1,4 @@
-"""What the peak of memory would be, by batch size and by lever."""
+"""The estimated peak memory by batch size and by lever."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _LIMITS: dict[LimitState, str] = {"kept": "within", "broken": "beyond", "open": 
 
 
 def everywhere(material: Material) -> Section[Block] | None:
-    """None where nothing is known but the speed, which the headline has."""
+    """The rows; none if only the speed is known, which is in the headline."""
     comparison = comparison_of_plan(material.study)
     if comparison is None or not comparison.metrics:
         return None
@@ -37,7 +37,7 @@ def everywhere(material: Material) -> Section[Block] | None:
 
 
 def metric_table(study: Study, comparison: Comparison) -> Table:
-    """A row for the time of a sample, and one for each metric of a launch."""
+    """A row for the time per sample, and one for each metric of a launch."""
     before, after = presenter_of(study.kind).sides(study)
     limits = dict(_limits(study, comparison))
     known = filter(None, (metric_of(comparison, SECONDS_PER_SAMPLE), *comparison.metrics))
@@ -54,7 +54,7 @@ def _row(it: MetricComparison, claims: bool, limit: str) -> tuple[str, ...]:
 
 
 def _limits(study: Study, comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """What the comparison says of each limit of the study's objective, by the metric's name."""
+    """The verdict on each limit of the study's objective, by the name of its metric."""
     for it in judge(study.objective, comparison).limits:
         found = metric_of(comparison, it.limit.metric)
         if found is not None:
@@ -62,7 +62,7 @@ def _limits(study: Study, comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _times(level: Estimate | None, ratio: Estimate) -> Estimate | None:
-    """The candidate's level where only the ratio was kept: the baseline's is taken as it was measured."""
+    """The candidate's level if only the ratio is stored, computed from the baseline's."""
     if level is None:
         return None
     return Estimate(value=level.value * ratio.value, low=0.0, high=0.0, unit=level.unit)

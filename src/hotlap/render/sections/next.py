@@ -1,4 +1,4 @@
-"""What to type now."""
+"""The commands to run next."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ order = 90
 
 
 def terminal(material: Material) -> Section[RenderableType]:
-    """Each command, and below it what it is for."""
+    """Each command with its purpose below it."""
     pieces: list[RenderableType] = []
     for command, purpose in _commands(material):
         pieces.append(indented(Text(command, style="bold cyan", overflow="fold"), 2))

@@ -1,4 +1,4 @@
-"""What the kept levers come to: the change of the source, and the plan as a file."""
+"""The kept levers as a change of the source, and as a plan."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _plan(study: Study) -> Iterator[PageBlock]:
 
 
 def _plan_text(study: Study) -> str:
-    """The plan of the kept levers as the file it becomes; nothing where none was kept."""
+    """The plan of the kept levers as a file; nothing if none was kept."""
     if not study.plan.settings:
         return ""
     versions = dict(study.machine.library_versions)
@@ -73,7 +73,7 @@ def _plan_text(study: Study) -> str:
 
 
 def _diff_lines(patch: str) -> tuple[DiffLine, ...]:
-    """A unified diff line by line; one that is far too long is cut at its end."""
+    """A unified diff line by line; a very long one is cut at its end."""
     kinds = {"+": "added", "-": "removed", "@": "place", "#": "place"}
     whole = patch.splitlines()
     lines = [text.clean(it) for it in patch[:_LONGEST_PATCH].splitlines()[:_MOST_PATCH_LINES]]

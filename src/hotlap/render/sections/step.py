@@ -38,7 +38,7 @@ def markdown(material: Material) -> Section[str] | None:
 
 
 def page(material: Material) -> Section[PageBlock]:
-    """The bars, which have their figures with them."""
+    """The chart with its table."""
     return Section(title, (Figure("steps"),))
 
 

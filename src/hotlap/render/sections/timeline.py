@@ -1,4 +1,4 @@
-"""What ran when in the last profiled steps, and where their whole trace is."""
+"""The timeline of the last profiled steps, and the path of their trace."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ title = "Timeline"
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """Where a trace lies and how to look at it."""
+    """The path of a trace, and how to view it."""
 
     path: str
     command: str
 
 
 def page(material: Material) -> Section[PageBlock]:
-    """The timeline, what took longest in it, and the trace."""
+    """The timeline, its longest events, and the trace."""
     return Section(title, (*_timeline(material), *_trace(material.study.trace_path)))
 
 

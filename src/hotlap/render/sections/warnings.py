@@ -1,4 +1,4 @@
-"""What to know before one believes the rest."""
+"""Warnings, which come before all figures."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ title = "Warnings"
 
 
 def terminal(material: Material) -> Section[RenderableType]:
-    """A paragraph each."""
+    """A paragraph for each."""
     return Section(title, tuple(paragraphs(study_warnings(material.study), style="yellow")))
 
 
 def markdown(material: Material) -> Section[str]:
-    """A list, whose title says how many they are."""
+    """A list with the number of warnings in its title."""
     warnings = study_warnings(material.study)
     counted = text.count(len(warnings), "warning").capitalize()
     return Section(counted, tuple(f"- {text.markdown(it)}" for it in warnings))

@@ -1,4 +1,4 @@
-"""What the words of a page mean, for a reader who knows nothing of hotlap."""
+"""A glossary for readers without knowledge of hotlap."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The charts of a page, one file each. Each says None where what it would show was not measured."""
+"""The charts of a page, one file each; None if a chart's data was not measured."""

@@ -1,7 +1,7 @@
-"""What a chart's file must offer, and the look into the folder that finds them all.
+"""What the file of a chart must contain, and how all charts are found.
 
-One file is one chart. Its ``order`` places it among the others, and ``for_page`` makes it of what a page is made of: no
-chart where what it would show was not measured. It stands in the section that names it
+One file is one chart. Its ``order`` is its place among the others, and ``for_page`` makes it from the page's material:
+no chart if its data was not measured. It is shown in the section that names it
 (:class:`hotlap.render.html.parts.Figure`), or in one of its own.
 """
 
@@ -20,7 +20,7 @@ _OWN_FILES = frozenset({"api"})
 
 
 def charts_of(material: Material) -> Iterator[Chart]:
-    """All charts for which something was measured, in the order of the page."""
+    """All charts with measured data, in the order of the page."""
     for module in _modules():
         yield from module.for_page(material)
 

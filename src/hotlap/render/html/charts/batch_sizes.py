@@ -21,7 +21,7 @@ _FEWEST = 2
 
 
 def for_page(material: Material) -> tuple[Chart, ...]:
-    """Of what a page is made of."""
+    """The chart from the material of a page."""
     found = chart(material.study)
     return () if found is None else (found,)
 

@@ -1,4 +1,4 @@
-"""The ceilings as rates, and where the script stands under them."""
+"""The ceilings as rates, compared with the script."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ order = 30
 
 _ROW_PIXELS = 30
 _FAR_ABOVE = 8.0
-"""A ceiling that is so many times the script's rate would press all other bars flat; it is named instead."""
+"""A ceiling above this multiple of the script's rate would make all other bars invisible; it is named instead."""
 
 _LEGEND = (("measured", "var(--kept)"), ("ceiling", "var(--not-kept)"))
 
 
 def for_page(material: Material) -> tuple[Chart, ...]:
-    """Of what a page is made of."""
+    """The chart from the material of a page."""
     found = chart(material.study)
     return () if found is None else (found,)
 

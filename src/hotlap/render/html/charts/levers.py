@@ -2,8 +2,8 @@
 
 Every bar is relative to the time per sample of the unmodified script. A lever that was tried by itself is measured on
 top of the levers that were kept before it, so its bar begins where theirs end. Levers that were tried together are each
-measured next to all others of the plan; their bars stand one below the other all the same. A lever that was not kept
-moves nothing and is drawn next to them.
+measured next to all others of the plan; their bars are still drawn one below the other. A lever that was not kept
+is drawn next to them.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _KINDS = {
 
 
 def for_page(material: Material) -> tuple[Chart, ...]:
-    """Of what a page is made of."""
+    """The chart from the material of a page."""
     found = chart(material.study)
     return () if found is None else (found,)
 
 
 def chart(study: Study) -> Chart | None:
-    """The levers that were timed; None where none was."""
+    """The timed levers; None without any."""
     rows = list(_rows(study))
     if len(rows) < 2:
         return None
@@ -110,7 +110,7 @@ def _intervals(x: Specification) -> Specification:
 
 
 def _rows(study: Study) -> Iterator[Specification]:
-    """A row for each lever that was timed, kept ones in the order in which they came into the plan."""
+    """A row for each timed lever, kept ones in the order in which they joined the plan."""
     yield {"lever": _START, "name": _START, "from": 0.0, "to": 100.0, "kind": "unmodified"}
     level: dict[Plan, float] = {Plan(): 100.0}
     lowest = 100.0
@@ -158,7 +158,7 @@ def _timed(outcomes: Iterable[Outcome]) -> list[tuple[Outcome, Comparison]]:
 
 
 def _nearest(level: dict[Plan, float], plan: Plan) -> float:
-    """Where the largest plan that was kept and is part of this one ends: levers that were dropped later have no bar."""
+    """The end of the largest kept plan that is part of this one: levers that were dropped later have no bar."""
     parts = [it for it in level if set(it.settings) <= set(plan.settings)]
     return level[max(parts, key=lambda it: len(it.settings))]
 

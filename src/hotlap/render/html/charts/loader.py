@@ -21,7 +21,7 @@ _LEGEND = ((_OWN, "var(--as-it-is)"), (_OTHER, "var(--kept)"))
 
 
 def for_page(material: Material) -> tuple[Chart, ...]:
-    """Of what a page is made of."""
+    """The chart from the material of a page."""
     found = chart(material.study)
     return () if found is None else (found,)
 
@@ -87,7 +87,7 @@ def _notes(common: dict[str, Value], model: float | None) -> list[str]:
 
 
 def _common(rates: tuple[LoaderRate, ...]) -> dict[str, Value]:
-    """What all settings agree on that say it at all, and so need not be said of each."""
+    """The values on which all settings agree, which are not repeated for each."""
     said: dict[str, set[Value]] = {}
     for rate in rates:
         for name, value in rate.setting.values:

@@ -1,4 +1,4 @@
-"""The loss of both runs that sameness was judged by, and their difference next to its limit."""
+"""The loss curves of both parity runs, and their difference with its limit."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _MARKS = {"baseline": [1, 0], "with the plan": [5, 4]}
 
 
 def for_page(material: Material) -> tuple[Chart, ...]:
-    """Of what a page is made of."""
+    """The chart from the material of a page."""
     return charts(material.study)
 
 
 def charts(study: Study) -> tuple[Chart, ...]:
-    """The curves, and where there is a limit, their difference in the band that it leaves."""
+    """The curves and, with a limit, their difference within its band."""
     curves = study.losses
     if curves is None or len(curves.steps) < 2:
         return ()
@@ -78,8 +78,7 @@ def _curves(curves: LossCurves) -> Chart:
 
 
 def _difference(curves: LossCurves, quality: Quality | None) -> tuple[Chart, ...]:
-    """The difference of the smoothed losses in percent; nothing where both are the same to the last bit, or where
-    nothing says how far apart they may be."""
+    """The difference of the smoothed losses in percent; nothing if both are bitwise identical, or without a limit."""
     limit = quality.trajectory_limit if quality is not None else None
     if limit is None or not curves.allowed or min(curves.allowed) <= 0:
         return ()
@@ -125,7 +124,7 @@ def _difference(curves: LossCurves, quality: Quality | None) -> tuple[Chart, ...
 
 
 def _table(curves: LossCurves) -> Table:
-    """Some rows, evenly spread, the first and the last among them."""
+    """Some rows, evenly spaced, including the first and the last."""
     last = len(curves.steps) - 1
     chosen = sorted({round(row * last / (_ROWS - 1)) for row in range(_ROWS)})
     rows = tuple(

@@ -13,10 +13,10 @@ order = 70
 
 _FEWEST = 3
 _LIMIT_IN_SIGHT = 2.0
-"""The device's limit is drawn where the peak comes nearer to it than this factor; else it would flatten the curves."""
+"""The device's limit is drawn if the peak is within this factor of it; otherwise it would flatten the curves."""
 
 _LARGEST_BOTTOM = 0.8
-"""The axis begins at this share of the peak or below: what hardly changes shall look as if it hardly changed."""
+"""The axis begins at most at this share of the peak, so that small changes look small."""
 
 _KINDS = {
     "device, allocated": ("allocated_bytes", "var(--kept)"),
@@ -26,7 +26,7 @@ _KINDS = {
 
 
 def for_page(material: Material) -> tuple[Chart, ...]:
-    """Of what a page is made of."""
+    """The chart from the material of a page."""
     found = chart(material.profile.evidence.memory) if material.profile is not None else None
     return () if found is None else (found,)
 

@@ -20,7 +20,7 @@ _STILL_MOMENTS = 200
 
 
 def for_page(material: Material) -> tuple[Chart, ...]:
-    """Of what a page is made of."""
+    """The chart from the material of a page."""
     found = chart(material.study.memory) if material.study.memory is not None else None
     return () if found is None else (found,)
 

@@ -18,7 +18,7 @@ _LEGEND = tuple((it.title, f"var({it.variable})") for it in SHOWN_PHASES)
 
 
 def for_page(material: Material) -> tuple[Chart, ...]:
-    """Of what a page is made of."""
+    """The chart from the material of a page."""
     found = chart(material.study)
     return () if found is None else (found,)
 

@@ -19,7 +19,7 @@ _ROW_PIXELS = 30
 _MILLION = 1e6
 _LONGEST_NAME, _SHORTENED_NAME = 90, 24
 _MOST_NAME_BYTES = 250_000
-"""Names of which all together would take more room than this are shortened, so that the page stays small."""
+"""Names longer than this in total are shortened, so that the page stays small."""
 
 _STILL_SPANS = 240
 _LONGEST_SHOWN = 12
@@ -37,7 +37,7 @@ _KINDS: dict[SpanKind, tuple[str, str]] = {
 
 
 def for_page(material: Material) -> tuple[Chart, ...]:
-    """Of what a page is made of."""
+    """The chart from the material of a page."""
     found = chart(material.lanes)
     return () if found is None else (found,)
 
@@ -71,7 +71,7 @@ def longest_table(lanes: Lanes) -> Table:
 
 
 def lane_name(lane: Lane) -> str:
-    """``main thread``, ``device 0, stream 7``; of the loader there is one lane."""
+    """``main thread``, ``device 0, stream 7``; the loader has one lane."""
     if lane.side == "loader":
         return "data loader"
     name = text.one_line(lane.name, limit=40)
