@@ -1,7 +1,7 @@
 """hotlap makes a PyTorch training script faster, and proves it.
 
-The public surface is what ``__all__`` names. Nothing of it is loaded before it is used, so that ``import hotlap`` costs
-a training process next to nothing.
+The public API is what ``__all__`` names. It is loaded lazily, so that ``import hotlap`` costs a training process almost
+nothing.
 """
 
 from __future__ import annotations

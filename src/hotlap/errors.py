@@ -1,21 +1,20 @@
-"""Every error that hotlap raises on purpose.
+"""All errors that hotlap raises deliberately.
 
-An error is written for the person who reads it: what happened, where, and what to do next. The
-command line prints exactly that and no traceback (``--debug`` shows one); a library user catches
-:class:`HotlapError` or one of its children.
+An error says what happened, where, and what to do next. The command line prints that without a traceback
+(``--debug`` shows one); a library user catches :class:`HotlapError` or one of its subclasses.
 """
 
 from __future__ import annotations
 
 NOT_BOOTED = 117
-"""Exit code of a process of the user's that was ended because hotlap could not do its work in it."""
+"""The exit code of a user's process that ended because hotlap could not work in it."""
 
 
 class HotlapError(Exception):
-    """Something a person can act on.
+    """An error that the user can act on.
 
-    ``what`` says what happened, as one sentence. ``remedy`` says what to do about it. ``where`` is
-    the file, line or command it happened in, where that helps. ``exit_code`` is the command line's.
+    ``what`` is one sentence on what happened, ``remedy`` what to do about it. ``where`` is the file, line or command,
+    if that helps. ``exit_code`` is that of the command.
     """
 
     exit_code = 2
@@ -32,7 +31,7 @@ class HotlapError(Exception):
 
 
 class UsageError(HotlapError):
-    """The command line or an argument makes no sense."""
+    """The command line or an argument is invalid."""
 
 
 class PlanError(HotlapError):
@@ -57,7 +56,7 @@ class StudyError(HotlapError):
 
 
 class BudgetError(UsageError):
-    """The time budget is too small for what a lab or a check compares; ``needed_seconds`` would do."""
+    """The time budget is too small for a lab or a check; ``needed_seconds`` would suffice."""
 
     def __init__(self, what: str, *, remedy: str, where: str = "", needed_seconds: float) -> None:
         super().__init__(what, remedy=remedy, where=where)
@@ -65,7 +64,7 @@ class BudgetError(UsageError):
 
 
 class MissingPackageError(HotlapError):
-    """What was asked for needs a package that is not installed: one of hotlap's extras."""
+    """The request needs a package of one of hotlap's extras that is not installed."""
 
 
 class LeverError(HotlapError):
@@ -73,14 +72,14 @@ class LeverError(HotlapError):
 
 
 class PatchError(HotlapError):
-    """There is no patch: nothing can be written into the source, it does not do what the levers do, or the files have
-    changed since."""
+    """There is no patch: nothing can be written into the source, the result differs from that of the levers, or the
+    files have changed since."""
 
     exit_code = 1
 
 
 class TraceError(HotlapError):
-    """A file is no trace that can be read, or a trace holds nothing that can be analysed."""
+    """A file is not a readable trace, or a trace contains nothing to analyse."""
 
 
 class LintError(HotlapError):

@@ -1,8 +1,8 @@
-"""What a profiled run saw beyond its time account: the ground of every finding.
+"""The evidence of a profiled run besides its time account, on which findings are based.
 
 Declarations only, as in :mod:`hotlap.records`: written by ``runtime`` inside the user's process, read by ``diagnose``.
-Everything in here was observed; a field at its default means "not looked at" or "not seen", and no rule may make a
-finding of it. Seconds are the host's clock unless the name says otherwise. Names and lines are the user's text.
+Everything here was observed; a field at its default means "not examined" or "not observed", and no rule may base a
+finding on it. Seconds are the host's clock unless the name says otherwise. Names and lines are the user's text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LoopCallKind: TypeAlias = Literal[
 
 
 class HostSync(Record, frozen=True, kw_only=True):
-    """Calls from one line by which the host reads what a device computes, and so waits for it.
+    """Calls from one line by which the host reads the result of a device, and so waits for it.
 
     ``seconds`` is what all ``calls`` took, ``steps`` in how many of the observed steps one was made (far fewer than
     were observed: the line is guarded), ``phase`` what the step was doing (``optimizer``: torch's own doing).
@@ -50,7 +50,7 @@ class HostSync(Record, frozen=True, kw_only=True):
 
 
 class LoopCall(Record, frozen=True, kw_only=True):
-    """Calls from one line of the training loop that cost time and teach nothing.
+    """Calls from one line of the training loop that cost time without contributing to training.
 
     ``tensor-on-host`` is a tensor made on the CPU and then copied to the device in the same step, of ``bytes`` in all.
     A ``tracker`` is one that hotlap keeps silent: what its own work would take is no part of ``seconds``.
@@ -81,9 +81,9 @@ class FunctionTime(Record, frozen=True, kw_only=True):
 
 
 class DatasetProfile(Record, frozen=True, kw_only=True):
-    """Where the time of making samples goes, from fetching ``samples`` of them in the main process under a profiler.
+    """Where the time of loading samples goes, from fetching ``samples`` of them in the main process under a profiler.
 
-    ``functions`` are those with most own time, longest first. ``accelerator_calls`` names calls inside
+    ``functions`` are those with the most own time, longest first. ``accelerator_calls`` names calls inside
     ``__getitem__`` that used the accelerator; ``sample_devices`` are the devices the samples' tensors lay on.
     ``collate_seconds`` are part of ``seconds``, and ``collate_site`` is where the user's own collate function begins.
     """
@@ -205,8 +205,10 @@ class SampledLine(Record, frozen=True, kw_only=True):
 
 
 class LineSamples(Record, frozen=True, kw_only=True):
-    """Where the training thread was, sampled every ``interval_seconds`` or so, longest first: during start-up, in the
-    observed steps, and between them. ``knows_sleep`` says that the system counts sleep."""
+    """Samples of the training thread's position, about every ``interval_seconds``, longest first.
+
+    They cover start-up, the observed steps, and the time between them. ``knows_sleep``: the system counts sleep.
+    """
 
     interval_seconds: float = 0.0
     samples: int = 0
@@ -225,8 +227,10 @@ class Window(Record, frozen=True, kw_only=True):
 
 
 class RunEvidence(Record, frozen=True, kw_only=True):
-    """Everything that one process's profiled run saw. ``observed_steps`` is over how many steps calls were counted, and
-    ``observed_seconds`` how long these took."""
+    """All evidence of one process's profiled run.
+
+    ``observed_steps`` is the number of steps in which calls were counted, and ``observed_seconds`` their duration.
+    """
 
     rank: int = 0
     observed_steps: int = 0

@@ -1,7 +1,7 @@
-"""Opening and replacing files that others may have written: never a pipe, never more than is sensible, never a link.
+"""Open and replace files that others may have written, with protection from pipes, links and huge files.
 
-Every error is an :class:`OSError` whose ``strerror`` completes "The file cannot be read: ...", so that each caller says
-it in its own words. All of it works on every system: flags and locks that one lacks are left out there.
+Every error is an :class:`OSError` whose ``strerror`` completes "The file cannot be read: ...", so that callers can
+phrase it. Everything works on every system; missing flags and locks are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MEBIBYTE = 2**20
 
 
 def _flag(name: str) -> int:
-    """A flag of ``os.open``; none where the system has no such flag."""
+    """A flag of ``os.open``; 0 if the system does not have it."""
     value: int = getattr(os, name, 0)
     return value
 
@@ -30,11 +30,11 @@ NO_LINK = _flag("O_NOFOLLOW")
 
 
 class NotRegularError(OSError):
-    """The path names a folder, a pipe, a device, a socket, or a link where none is followed."""
+    """The path is a folder, a pipe, a device, a socket, or a link that may not be followed."""
 
 
 class TooLargeError(OSError):
-    """The file has more bytes than are read of such a file; ``size`` is how many."""
+    """The file is larger than the limit; ``size`` is its size in bytes."""
 
     def __init__(self, path: Path, size: int, limit_bytes: int) -> None:
         super().__init__(errno.EFBIG, f"it has {size} bytes; at most {limit_bytes} are read", str(path))
@@ -42,11 +42,11 @@ class TooLargeError(OSError):
 
 
 def open_regular(path: Path, limit_bytes: int | None = None, *, follow: bool = True) -> BinaryIO:
-    """The file, opened for reading. A pipe would block for ever and a device never end, so they are refused.
+    """Open a regular file for reading. Pipes, which may block, and devices, which may be endless, are refused.
 
-    With ``follow`` False the last part of the path may not be a link. Raises :class:`NotRegularError` for what is no
-    regular file, :class:`TooLargeError` for a file of more than ``limit_bytes``, and :class:`OSError` for what cannot
-    be opened, a name with a NUL character included.
+    With ``follow`` False the last part of the path may not be a link. Raises :class:`NotRegularError` for anything but
+    a regular file, :class:`TooLargeError` for a file of more than ``limit_bytes``, and :class:`OSError` if it cannot be
+    opened, also for a name with a NUL character.
     """
     if not (follow or NO_LINK) and path.is_symlink():
         raise _is_a_link(path)
@@ -63,7 +63,7 @@ def open_regular(path: Path, limit_bytes: int | None = None, *, follow: bool = T
 
 
 def read_bounded(path: Path, limit_bytes: int, *, follow: bool = True) -> bytes:
-    """The whole file. Raises as :func:`open_regular` does, also for a file that grows while it is read."""
+    """Read the whole file. Raises as :func:`open_regular` does, also for a file that grows while it is read."""
     with open_regular(path, limit_bytes, follow=follow) as file:
         data = file.read(limit_bytes + 1)
     if len(data) > limit_bytes:
@@ -72,9 +72,9 @@ def read_bounded(path: Path, limit_bytes: int, *, follow: bool = True) -> bytes:
 
 
 def open_descriptor(path: Path, flags: int, mode: int = 0o600) -> int:
-    """``os.open`` whose errors are all of :class:`OSError`.
+    """Call ``os.open`` so that all its errors are :class:`OSError`.
 
-    Raises :class:`NotRegularError` for a link where ``flags`` forbid to follow one.
+    Raises :class:`NotRegularError` for a link if ``flags`` forbid following it.
     """
     try:
         return os.open(path, flags, mode)
@@ -91,9 +91,9 @@ def _is_a_link(path: Path) -> NotRegularError:
 
 
 def take_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Whether this process now holds the lock of an open file; the kernel gives it back when the file is closed.
+    """Try to lock an open file; the kernel releases the lock when the file is closed.
 
-    True on a system that has no such locks. Raises :class:`OSError` where the file system has none.
+    Returns True on a system without such locks. Raises :class:`OSError` if the file system has none.
     """
     try:
         import fcntl
@@ -107,15 +107,15 @@ def take_lock(descriptor: int, *, shared: bool = False) -> bool:
 
 
 def is_own(status: os.stat_result) -> bool:
-    """Whether a file belongs to this user. True on a system that numbers no users."""
+    """Whether a file belongs to this user. True on a system without user numbers."""
     return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
 def replace(path: Path, data: bytes, *, mode: int = 0o666, durable: bool = True) -> None:
-    """Write a new file next to ``path``, make sure that it is on the disk if ``durable``, and give it the name.
+    """Replace ``path`` atomically by a new file; if ``durable``, flush it to disk first.
 
-    ``mode`` is subject to the process's umask. A link of that name is replaced, not written through. Raises
-    :class:`OSError`; then ``path`` is as it was.
+    ``mode`` is subject to the process's umask. A link is replaced, not followed. Raises :class:`OSError`; then ``path``
+    is unchanged.
     """
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     descriptor = open_descriptor(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | UNSHARED, mode)
@@ -127,7 +127,7 @@ def replace(path: Path, data: bytes, *, mode: int = 0o666, durable: bool = True)
         finally:
             os.close(descriptor)
         beside.replace(path)
-    except BaseException:  # raised again; whatever happened, no half a file stays
+    except BaseException:  # propagates; no partial file may remain
         beside.unlink(missing_ok=True)
         raise
 
@@ -141,7 +141,7 @@ def home_directory() -> Path | None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it, in as many calls as the system takes."""
+    """Write all bytes, in as many calls as necessary."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

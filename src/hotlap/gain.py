@@ -1,4 +1,4 @@
-"""What the plan of a study gave. Reports, costs, plan files, history and checks take it from here."""
+"""The gain of a study's plan, for reports, costs, plan files, history and checks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from hotlap.records import Comparison, Kept, RecordedGain, Study
 
 
 def comparison_of_plan(study: Study) -> Comparison | None:
-    """The study's plan against the untouched script: its verification, or in a finished study without one the trial of
-    just these two (that of the three-run lab). None where neither was made: the trials of a search that was cut compare
-    single levers, each chosen because it looked best, and show nothing about the plan."""
+    """The comparison of the study's plan with the unmodified script.
+
+    It is the verification or, in a finished study without one, the trial of these two (of the three-run lab). None if
+    neither exists: the trials of an interrupted search compare single levers, each chosen because it looked best, and
+    are not evidence about the plan.
+    """
     if study.verification is not None:
         return study.verification
     if study.status != "finished":
@@ -21,8 +24,11 @@ def comparison_of_plan(study: Study) -> Comparison | None:
 
 
 def claimed(study: Study) -> Comparison | None:
-    """That comparison where it supports a claim: the plan was kept, it is better by the study's objective, and the
-    baseline agreed with itself, and calls keep the p99 asked for. None where the study claims no gain."""
+    """That comparison if it supports a claim, else None.
+
+    The plan must be kept and better by the study's objective, the baseline must agree with its repeat, and calls must
+    keep the required p99.
+    """
     found = comparison_of_plan(study) if study.plan.settings else None
     if found is None or judge(study.objective, found).verdict != "better" or not found.speed.baseline_agrees:
         return None
@@ -33,13 +39,13 @@ def claimed(study: Study) -> Comparison | None:
 
 
 def claimed_speedup(study: Study) -> Comparison | None:
-    """The same, where it supports a claim of speed: a plan that saves memory may be slower."""
+    """The same if it supports a claim of speed: a plan that saves memory may be slower."""
     found = claimed(study)
     return found if found is not None and found.speed.verdict == "faster" else None
 
 
 def recorded_gain(study: Study) -> RecordedGain | None:
-    """The gain of speed that a plan file may promise; None where the study claims none."""
+    """The gain of speed for a plan file; None if the study claims none."""
     found = claimed_speedup(study)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Every study of a project, reduced to what can be compared over time. One that cannot be read hides no other."""
+"""All studies of a project, reduced to what can be compared over time; unreadable ones are listed with the reason."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from hotlap.study import FOLDERS, command_of, load_study, studies_in
 class Entry(Record, frozen=True, kw_only=True):
     """One study. ``sort`` is the command that made it, without ``hotlap``.
 
-    ``speedup`` is that of its plan against the untouched script, with an interval of ``confidence``; a claim is made
-    only where ``claimed`` says so. ``levers`` are those of the plan. ``findings`` counts the causes that were found,
+    ``speedup`` is that of its plan over the unmodified script, with an interval of ``confidence``; it is a claim only
+    if ``claimed``. ``levers`` are those of the plan. ``findings`` counts the causes that were found,
     and ``dearest_share`` is the largest share that one of them costs. Of a check ``speedup`` is that of the present
     script against the other side, and ``check`` the answer.
     """
@@ -61,7 +61,7 @@ class Entry(Record, frozen=True, kw_only=True):
 
 
 class Unreadable(Record, frozen=True, kw_only=True):
-    """A study that could not be read, and why."""
+    """A study that could not be read, with the reason."""
 
     directory: str
     problem: str
@@ -78,7 +78,7 @@ class History(Record, frozen=True, kw_only=True):
 def history_of(root: Path) -> History:
     """The studies in ``root`` and in its folders for labs, profiles and checks.
 
-    Raises :class:`StudyError` when there is none at all, or when a folder cannot be listed.
+    Raises :class:`StudyError` if there is none, or if a folder cannot be listed.
     """
     entries: list[Entry] = []
     unreadable: list[Unreadable] = []

@@ -1,8 +1,8 @@
-"""What a comparison says of an objective: whether its metric is better, and whether its limits are kept.
+"""Judge a comparison by an objective: whether its metric is better, and whether its limits are kept.
 
-All of it is read off intervals that are there already, so that a study that was saved is judged as it was when it was
-made. A claim needs the metric and every limit at once, each at the confidence of its interval; so all of them together
-claim no more often wrongly than one alone (an intersection-union test).
+This uses only stored intervals, so that a saved study gets the same verdict again. A claim needs the metric and every
+limit at once, each at the confidence of its interval; together they make a false claim no more often than one alone (an
+intersection-union test).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from hotlap.records import (
 )
 
 NOTHING_USED: Final[Mapping[str, float]] = MappingProxyType({})
-"""What the untouched script takes already of what is limited."""
+"""The use of the unmodified script of what is limited."""
 
 PEAKS = ("device_peak_bytes", "host_peak_bytes")
-"""What ``peak_bytes`` stands for: the first that is known."""
+"""The metrics behind ``peak_bytes``; the first known one counts."""
 
 USUAL_SLOWDOWN = 1.1
-"""How many times longer a step may take where memory is to be saved, unless somebody says otherwise."""
+"""The default slowdown of a step that saving memory may cost."""
 
 _OF_SPEED: Final[Mapping[SpeedVerdict, MetricVerdict]] = MappingProxyType(
     {"faster": "better", "slower": "worse", "no-effect": "no-effect", "inconclusive": "inconclusive"}
@@ -47,12 +47,12 @@ _OF_SPEED: Final[Mapping[SpeedVerdict, MetricVerdict]] = MappingProxyType(
 
 
 def for_memory(slowdown: float = USUAL_SLOWDOWN) -> Objective:
-    """The smallest peak of memory, with steps that take at most so many times as long."""
+    """The smallest peak memory, with steps at most so many times as long."""
     return Objective(metric=PEAK_BYTES, limits=(Limit(metric=SECONDS_PER_SAMPLE, most=slowdown),))
 
 
 def for_inference(goal: InferenceGoal, *, slowdown: float = USUAL_SLOWDOWN, p99_seconds: float | None) -> Objective:
-    """What the calls of a model are to become: more samples per second, shorter by the median, or smaller in memory."""
+    """The objective of a model's calls: samples per second, median latency, or memory."""
     if goal == "memory":
         return Objective(metric=PEAK_BYTES, limits=for_memory(slowdown).limits, p99_seconds=p99_seconds)
     metric = MEDIAN_CALL_SECONDS if goal == "latency" else SECONDS_PER_SAMPLE
@@ -60,7 +60,7 @@ def for_inference(goal: InferenceGoal, *, slowdown: float = USUAL_SLOWDOWN, p99_
 
 
 def slowdown_of(objective: Objective) -> float | None:
-    """The slowdown of an objective that :func:`for_memory` made; None of any other."""
+    """The slowdown of an objective of :func:`for_memory`; None for any other."""
     limits = {it.metric: it.most for it in objective.limits}
     most = limits.get(SECONDS_PER_SAMPLE)
     made = objective.metric, objective.limits
@@ -68,8 +68,10 @@ def slowdown_of(objective: Objective) -> float | None:
 
 
 def p99_state(objective: Objective, calls: Latency | None) -> LimitState:
-    """Whether calls are shown to keep the 99th percentile asked for: by the whole interval, which takes some hundred
-    calls. ``kept`` where none was asked for."""
+    """Whether the whole interval of the p99 is within the required one, which needs some hundred calls.
+
+    ``kept`` if none is required.
+    """
     most, found = objective.p99_seconds, p99_of(calls)
     if most is None or (found is not None and found.high <= most):
         return "kept"
@@ -77,18 +79,18 @@ def p99_state(objective: Objective, calls: Latency | None) -> LimitState:
 
 
 def p99_of(calls: Latency | None) -> Estimate | None:
-    """The 99th percentile in seconds; None where there were too few calls for one."""
+    """The p99 in seconds; None with too few calls."""
     known = calls.percentiles if calls is not None else ()
     return next((it.seconds for it in known if it.share == 0.99), None)
 
 
 def is_speed(objective: Objective) -> bool:
-    """Whether it is speed alone that counts, without limits."""
+    """Whether only speed counts, without limits."""
     return objective.metric == SECONDS_PER_SAMPLE and not objective.limits
 
 
 def metric_of(comparison: Comparison, name: str) -> MetricComparison | None:
-    """What a comparison says of one metric; None where it is not known."""
+    """The comparison by one metric; None if it is unknown."""
     if name == SECONDS_PER_SAMPLE:
         return _of_speed(comparison.speed, comparison.baseline_seconds_per_sample)
     known = {it.metric: it for it in comparison.metrics}
@@ -97,8 +99,11 @@ def metric_of(comparison: Comparison, name: str) -> MetricComparison | None:
 
 
 def judge(objective: Objective, comparison: Comparison, used: Mapping[str, float] = NOTHING_USED) -> Judgement:
-    """The verdict on a candidate. ``used`` is what its baseline takes already, as a part of what the untouched script
-    takes: of a limit of 1.3 a baseline with 1.2 leaves a candidate 1.083."""
+    """The verdict on a candidate.
+
+    ``used`` is the baseline's use relative to the unmodified script: of a limit of 1.3, a baseline with 1.2 leaves a
+    candidate 1.083.
+    """
     found = metric_of(comparison, objective.metric)
     verdict: MetricVerdict = found.verdict if found is not None else "inconclusive"
     if not comparison.speed.baseline_agrees:
@@ -108,8 +113,8 @@ def judge(objective: Objective, comparison: Comparison, used: Mapping[str, float
 
 
 def gain(objective: Objective, comparison: Comparison) -> Estimate | None:
-    """How many times better the metric became, above 1 for the better: a speedup, or how many times less memory. None
-    where it is not known."""
+    """How many times better the metric became (above 1: better): a speedup, or the reduction of memory; None if
+    unknown."""
     if objective.metric == SECONDS_PER_SAMPLE:
         return comparison.speed.speedup
     found = metric_of(comparison, objective.metric)
@@ -117,14 +122,16 @@ def gain(objective: Objective, comparison: Comparison) -> Estimate | None:
 
 
 def pareto_front(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Those that no other one beats in speed, memory or quality without being worse in another: by their estimates. One
-    whose outputs were not compared, or are not finite, is never part of it."""
+    """The Pareto front of speed, memory and quality, by estimates.
+
+    Candidates whose outputs were not compared, or are not finite, are not part of it.
+    """
     known = [(it, found) for it in candidates if (found := _merits(it)) is not None]
     return tuple(it for it, own in known if not any(_dominates(other, own) for _, other in known))
 
 
 def _merits(it: Candidate) -> tuple[float, float, float] | None:
-    """More is better of each."""
+    """The figures of a candidate; more is better of each."""
     found = it.comparison.quality
     quality = found.likeness if found is not None else None
     if quality is None:
@@ -167,6 +174,6 @@ def _of_speed(speed: SpeedComparison, level: Estimate | None) -> MetricCompariso
 
 
 def inverse(ratio: Estimate) -> Estimate:
-    """The same ratio seen from the other side. A study that somebody wrote may hold one of zero."""
+    """The inverse of a ratio, which may be zero in a study from elsewhere."""
     value, low, high = (1 / it if it else math.inf for it in (ratio.value, ratio.high, ratio.low))
     return Estimate(value=value, low=low, high=high, unit="x")

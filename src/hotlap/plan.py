@@ -14,8 +14,7 @@ A plan file holds one table per lever, in the order of installation::
     num_workers = 4
     pin_memory = true
 
-``gain`` is what the plan gave when it was verified. It names the plan it belongs to, and says nothing of one that was
-edited since.
+``gain`` is the verified gain of the plan. It names the plan it belongs to, and does not apply to an edited one.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from hotlap.levers.support.situations import make_setting
 from hotlap.records import Estimate, Move, Plan, RecordedGain, Setting
 
 FORMAT = 2
-"""What is written. Format 1 had other names for the values of the lever ``loader``; it is read as well."""
+"""The written format. Format 1, with other names for the values of the lever ``loader``, is read too."""
 
 _NAMES_IN_FORMAT_1: Final = MappingProxyType(
     {
@@ -55,7 +54,7 @@ LARGEST_PLAN_BYTES = files.MEBIBYTE
 
 
 def with_setting(plan: Plan, added: Setting) -> Plan:
-    """The plan with that setting at its end, in place of an older one of the same lever."""
+    """The plan with that setting at its end, without an older one of the same lever."""
     return Plan(settings=(*without(plan, added.lever).settings, added))
 
 
@@ -72,12 +71,12 @@ def without(plan: Plan, lever: str) -> Plan:
 
 
 def key(plan: Plan) -> str:
-    """Twelve hexadecimal digits that are the same for equal plans on every machine."""
+    """A key of twelve hexadecimal digits, equal for equal plans on every machine."""
     return hashlib.sha256(msgspec.json.encode(plan)).hexdigest()[:12]
 
 
 def describe(of: Setting) -> str:
-    """``loader (num_workers 4, pin_memory)`` for a person."""
+    """The setting as text: ``loader (num_workers 4, pin_memory)``."""
     parts = [name if it is True else f"{name} {it}" for name, it in of.values if it is not False]
     return f"{of.lever} ({', '.join(parts)})" if parts else of.lever
 
