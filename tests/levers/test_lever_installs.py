@@ -49,7 +49,7 @@ def test_huge_pages_say_when_they_come_too_late(driver, monkeypatch: pytest.Monk
     assert driver.hooks.notes == []
     monkeypatch.delenv("GLIBC_TUNABLES")
     driver.install(setting)
-    assert "before python starts" in driver.hooks.notes[0]
+    assert "before Python starts" in driver.hooks.notes[0]
 
 
 # -- optimizers ----------------------------------------------------------------------------------
