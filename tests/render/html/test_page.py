@@ -175,7 +175,7 @@ def test_where_the_script_differed_from_itself_nothing_is_set_beside_it() -> Non
 @pytest.mark.parametrize(
     ("study", "said"),
     [
-        (fakes.FINISHED, "Each was compared with the unmodified script"),
+        (fakes.FINISHED, "What looked faster was compared with the unmodified script"),
         (fakes.SCRIPT_FAILED, "so nothing was tried"),
         (fakes.DENIED, "The isolation of the trial denied it a write"),
         (Study(workload=fakes.WORKLOAD), "No change was tried yet."),
