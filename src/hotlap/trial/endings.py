@@ -160,7 +160,7 @@ def _error(departure: Departure, code: int) -> str:
         return "The process called os._exit, or was replaced by another program, without a report."
     if code == -signal.SIGKILL:
         return (
-            "The process was killed from outside (SIGKILL): hotlap did not do that, nor the kernel as far as it tells."
+            "The process was killed from outside (SIGKILL): not by hotlap, and the kernel reported no lack of memory."
         )
     if code < 0:
         return f"The process was ended by signal {signal_name(-code)}."

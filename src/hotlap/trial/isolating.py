@@ -108,7 +108,7 @@ class Isolator:
         raise HotlapError(
             "Trials cannot be isolated on this machine, and could harm your files and processes.",
             where="; ".join(dict.fromkeys(reasons)),
-            remedy="`--unprotected` goes on all the same: then only what Python code writes is kept from your files.",
+            remedy="`--unprotected` continues anyway: then only writes of Python code are kept from your files.",
         )
 
     def _why_not(self, way: _Way) -> str:
