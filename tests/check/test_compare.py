@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from fake_script import WORKLOAD, Effect, lever, named
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect
 from pair import NOW, REVISION, SIDES, Pair, compare
 
 from hotlap.errors import HotlapError, UsageError

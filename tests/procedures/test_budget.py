@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

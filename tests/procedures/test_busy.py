@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
 from hotlap.diagnose import Profile
 from hotlap.diagnose.api import Rule

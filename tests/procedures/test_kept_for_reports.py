@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
 from hotlap.experiment.options import Options
 from hotlap.plan import setting

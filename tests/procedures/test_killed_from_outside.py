@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
 from hotlap.errors import ScriptError
 from hotlap.experiment.journaled import JournaledExecutor

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
 from hotlap.errors import UsageError
 from hotlap.experiment.options import Options

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, Interrupt, lever, named
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, Interrupt
 
 from hotlap.diagnose import Profile
 from hotlap.diagnose.shares import at_most, exactly

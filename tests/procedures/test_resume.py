@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, Interrupt, lever, named
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, Interrupt
 
 from hotlap.experiment.options import Options
 from hotlap.plan import setting

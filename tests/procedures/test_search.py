@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 import pytest
-from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
 from hotlap.errors import ScriptError, UsageError
 from hotlap.experiment.options import Options

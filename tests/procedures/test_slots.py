@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, Interrupt, lever, named
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, Interrupt
 
 from hotlap.experiment.options import Options
 from hotlap.plan import setting

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
 from hotlap.experiment.options import Options
 from hotlap.levers.api import Lever

@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
 import hotlap
 from hotlap.api import begin
