@@ -380,7 +380,7 @@ def test_a_script_without_an_optimizer_is_counted_by_backwards() -> None:
         {"budget_seconds": 0.0},
         {"budget_seconds": float("nan")},
         {"delta": 0.0},
-        {"rounds": 1},
+        {"rounds": 2},
         {"parity_steps": 0},
     ],
 )
@@ -388,6 +388,13 @@ def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as caught:
         search(**options)
     assert caught.value.remedy
+
+
+def test_the_fewest_rounds_suffice_for_a_comparison() -> None:
+    study, _ = search(only=("half",), rounds=3)
+    verdict = next(it.verdict for it in study.outcomes if it.lever == "half")
+    assert study.status == "finished" and isinstance(verdict, (Kept, NoGain))
+    assert verdict.comparison is not None and verdict.comparison.speed.rounds == 3
 
 
 def test_a_misspelt_lever_is_guessed() -> None:

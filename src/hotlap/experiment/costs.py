@@ -16,6 +16,7 @@ from statistics import fmean, median, median_low
 from hotlap.records import Plan, TurnSet
 
 FEWEST_ROUNDS = 8
+FEWEST_ROUNDS_OF_A_SHORT_SCRIPT = 3
 USUAL_ROUNDS = 15
 MOST_ROUNDS = 40
 SETTLING_STEPS = 10

@@ -10,9 +10,16 @@ from statistics import fmean, median
 import msgspec
 
 from hotlap.errors import ScriptError
-from hotlap.experiment.costs import BLOCK_SECONDS, BLOCK_STEPS, FEWEST_ROUNDS, MOST_ROUNDS, Shape
+from hotlap.experiment.costs import (
+    BLOCK_SECONDS,
+    BLOCK_STEPS,
+    FEWEST_ROUNDS,
+    FEWEST_ROUNDS_OF_A_SHORT_SCRIPT,
+    MOST_ROUNDS,
+    Shape,
+)
 from hotlap.experiment.denied import failure_of, way_out
-from hotlap.experiment.trials import FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Trials, ran_through, steps_done
+from hotlap.experiment.trials import Trials, ran_through, steps_done
 from hotlap.measure.account import account, warm_up_steps
 from hotlap.records import (
     Completed,

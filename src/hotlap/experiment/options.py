@@ -10,6 +10,7 @@ from typing import get_args
 import msgspec
 
 from hotlap.errors import UsageError
+from hotlap.experiment.costs import FEWEST_ROUNDS_OF_A_SHORT_SCRIPT
 from hotlap.experiment.goal import Goal, known_metrics, unknown_names
 from hotlap.levers.api import Lever
 from hotlap.measure.quality import USUAL_LEVEL
@@ -123,8 +124,9 @@ def check(options: Options, levers: Mapping[str, Lever]) -> None:
         raise UsageError(f"--delta is {options.delta:g}.", remedy="Give a share between 0 and 1, such as 0.01 for 1 %.")
     if options.parity_steps < 1:
         raise UsageError(f"--parity-steps is {options.parity_steps}.", remedy="Give at least 1.")
-    if options.rounds is not None and not 2 <= options.rounds <= 1000:
-        raise UsageError(f"--rounds is {options.rounds}.", remedy="Give a number between 2 and 1000.")
+    if options.rounds is not None and not FEWEST_ROUNDS_OF_A_SHORT_SCRIPT <= options.rounds <= 1000:
+        remedy = f"Give a number between {FEWEST_ROUNDS_OF_A_SHORT_SCRIPT} and 1000."
+        raise UsageError(f"--rounds is {options.rounds}.", remedy=remedy)
 
 
 def _check_batch(choices: BatchChoices) -> None:

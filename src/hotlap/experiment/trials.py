@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from hotlap import plan as plans_of
-from hotlap.experiment.costs import FEWEST_ROUNDS, MOST_ROUNDS, USUAL_ROUNDS, Costs, Shape
+from hotlap.experiment.costs import (
+    FEWEST_ROUNDS,
+    FEWEST_ROUNDS_OF_A_SHORT_SCRIPT,
+    MOST_ROUNDS,
+    USUAL_ROUNDS,
+    Costs,
+    Shape,
+)
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.repeat import repeated
@@ -36,7 +43,6 @@ from hotlap.records import (
 )
 from hotlap.wording import ending_text
 
-FEWEST_ROUNDS_OF_A_SHORT_SCRIPT = 3
 FEWEST_BLOCK_STEPS = 2
 FEWEST_ARMS = 3
 """Reference, its repeat and one candidate."""

@@ -16,11 +16,11 @@ from typing import TypeAlias
 from hotlap import plan as plans_of
 from hotlap.diagnose.api import Group, all_rules
 from hotlap.experiment.comparing import comparison_within_launch
-from hotlap.experiment.costs import FEWEST_ROUNDS, Shape
+from hotlap.experiment.costs import FEWEST_ROUNDS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Shape
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.findings import precedence
 from hotlap.experiment.options import Options
-from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Failure, Trials
+from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, Failure, Trials
 from hotlap.levers.api import Lever
 from hotlap.objective import PEAKS
 from hotlap.records import (

@@ -109,8 +109,10 @@ def no_time(look_seconds: float, left_seconds: float) -> Skipped:
 def quick_look_text(budget_seconds: float | None, needed_seconds: float | None, *, on_purpose: bool) -> str:
     """Why a study proved nothing, and which budget would."""
     proof = f" A proof needs --budget {needed_seconds:.0f}s." if needed_seconds is not None else ""
-    if on_purpose or budget_seconds is None:
+    if on_purpose:
         return f"Nothing is proved with --quick.{proof}"
+    if budget_seconds is None:
+        return f"Nothing could be proved.{proof}"
     return f"The budget of {budget_seconds:.0f} s is too small for a proof.{proof}"
 
 
