@@ -67,6 +67,14 @@ def slowdown_of(objective: Objective) -> float | None:
     return most if most is not None and made == (PEAK_BYTES, for_memory(most).limits) else None
 
 
+def option_words(objective: Objective) -> list[str]:
+    """The options of a command that select an objective; empty for the default one."""
+    slowdown, p99 = slowdown_of(objective), objective.p99_seconds
+    words = ["--goal", "latency"] if objective.metric == MEDIAN_CALL_SECONDS else []
+    words += ["--goal", "memory", "--slowdown", f"{slowdown:g}"] if slowdown is not None else []
+    return words + (["--p99", f"{1e3 * p99:g}ms"] if p99 is not None else [])
+
+
 def p99_state(objective: Objective, calls: Latency | None) -> LimitState:
     """Whether the whole interval of the p99 is within the required one, which needs some hundred calls.
 

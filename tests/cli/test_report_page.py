@@ -14,6 +14,7 @@ from hotlap.cli.main import main
 from hotlap.diagnose.profile import Profile
 from hotlap.evidence import MemoryTimeline, RunEvidence
 from hotlap.experiment.options import BatchChoices, EstimateChoices, Options
+from hotlap.objective import for_inference
 from hotlap.records import Patch, PatchedFile, PatchProof, Study, StudyKind
 from hotlap.study import PATCH, attach_to, create_study
 
@@ -60,6 +61,15 @@ def test_a_page_names_the_command_that_made_the_study(work: Path, folder: str, k
     made = msgspec.structs.replace(fakes.FINISHED, kind=kind)
     directory = _study(work / ".hotlap" / folder, made, Options(seed=7, delta=0.02))
     assert main(["report", str(directory), "--html", "a.html"]) == 0
+    assert f"<dd>{said}</dd>" in (work / "a.html").read_text(encoding="utf-8")
+
+
+def test_a_search_over_a_models_calls_is_named_with_its_goal(work: Path) -> None:
+    options = Options(quality=0.999, objective=for_inference("latency", p99_seconds=0.02))
+    made = msgspec.structs.replace(fakes.FINISHED, kind="inference", objective=options.objective)
+    directory = _study(work / ".hotlap" / "infer", made, options)
+    assert main(["report", str(directory), "--html", "a.html"]) == 0
+    said = "hotlap infer --goal latency --p99 20ms --quality 0.999 train.py --epochs 1"
     assert f"<dd>{said}</dd>" in (work / "a.html").read_text(encoding="utf-8")
 
 

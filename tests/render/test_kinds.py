@@ -16,7 +16,8 @@ import pytest
 
 import hotlap
 from hotlap.history import Entry
-from hotlap.records import EstimatedPeak, MemoryEstimate, Study, StudyKind, StudyStatus
+from hotlap.objective import for_inference, for_memory
+from hotlap.records import EstimatedPeak, MemoryEstimate, Objective, Study, StudyKind, StudyStatus
 from hotlap.render import kinds
 from hotlap.render.headline import headline
 from hotlap.render.kinds.api import Presenter, presenter_of
@@ -58,6 +59,20 @@ def test_an_estimate_is_the_answer_though_nothing_was_counted_with_data() -> Non
     assert "would peak at 1.0 GiB" in said and "a batch size of 32 fits into 1.5 GiB" in said
     assert "no data" in presenter_of("memory").what_was_done(study)
     assert "not accounted for" in headline(msgspec.structs.replace(study, status="interrupted")).sentence
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective", "said"),
+    [
+        ("search", for_memory(1.3), "hotlap tune --goal memory --slowdown 1.3 --budget 5m train.py"),
+        ("search", Objective(), "hotlap tune --budget 5m train.py"),
+        ("inference", for_inference("latency", p99_seconds=0.02), "hotlap infer --goal latency --p99 20ms train.py"),
+    ],
+)
+def test_the_next_command_asks_for_the_same_goal(kind: StudyKind, objective: Objective, said: str) -> None:
+    study = Study(kind=kind, status="quick-look", workload=fakes.WORKLOAD, needed_seconds=300.0, objective=objective)
+    commands = [command for command, _ in presenter_of(kind).next_commands(study, "")]
+    assert any(it.startswith(said) for it in commands)
 
 
 def test_a_check_that_was_cut_is_not_resumed_as_a_search() -> None:

@@ -4,51 +4,42 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from typing import get_args
 
 from hotlap.cli.arguments import Parser, short_seconds
 from hotlap.errors import UsageError
-from hotlap.objective import USUAL_SLOWDOWN, for_inference, for_memory, slowdown_of
-from hotlap.records import MEDIAN_CALL_SECONDS, InferenceGoal, Objective
+from hotlap.objective import USUAL_SLOWDOWN, for_inference, for_memory
+from hotlap.records import InferenceGoal, Objective
 
 _GOALS = ("speed", "memory")
 
 
 def add_goal_options(parser: Parser) -> None:
     """Add the options for the goal of a search."""
-    group = parser.add_argument_group("the goal")
-    group.add_argument(
-        "--goal",
-        choices=_GOALS,
-        default=_GOALS[0],
-        help="optimise this; memory: peak memory, of the device where there is one (default: speed)",
-    )
-    group.add_argument(
-        "--slowdown",
-        type=ratio,
-        metavar="TIMES",
-        help=f"with --goal memory: a step may take this many times as long (default: {USUAL_SLOWDOWN:g})",
-    )
+    says = "optimise this; memory: peak memory, of the device where there is one (default: speed)"
+    _add_group(parser, _GOALS, says, "a step")
 
 
 def add_inference_goal_options(parser: Parser) -> None:
     """Add the options for the goal of a search over a model's calls."""
-    group = parser.add_argument_group("the goal")
+    says = "optimise samples per second, the median time of a call, or peak memory (default: throughput)"
+    group = _add_group(parser, get_args(InferenceGoal), says, "a call")
     group.add_argument(
-        "--goal",
-        choices=get_args(InferenceGoal),
-        default=get_args(InferenceGoal)[0],
-        help="optimise samples per second, the median time of a call, or peak memory (default: throughput)",
+        "--p99", type=short_seconds, metavar="TIME", help="recommend only what answers 99 %% of calls within this: 20ms"
     )
+
+
+def _add_group(parser: Parser, goals: Sequence[str], says: str, unit: str) -> argparse._ArgumentGroup:
+    group = parser.add_argument_group("the goal")
+    group.add_argument("--goal", choices=goals, default=goals[0], help=says)
     group.add_argument(
         "--slowdown",
         type=ratio,
         metavar="TIMES",
-        help=f"with --goal memory: a call may take this many times as long (default: {USUAL_SLOWDOWN:g})",
+        help=f"with --goal memory: {unit} may take this many times as long (default: {USUAL_SLOWDOWN:g})",
     )
-    group.add_argument(
-        "--p99", type=short_seconds, metavar="TIME", help="recommend only what answers 99 %% of calls within this: 20ms"
-    )
+    return group
 
 
 def inference_objective_from(choices: argparse.Namespace) -> Objective:
@@ -56,11 +47,7 @@ def inference_objective_from(choices: argparse.Namespace) -> Objective:
 
     Raises :class:`UsageError` for a slowdown if memory is not the goal.
     """
-    if choices.slowdown is not None and choices.goal != "memory":
-        raise UsageError(
-            f"--slowdown has no effect when the goal is {choices.goal}.", remedy="Add --goal memory, or leave it out."
-        )
-    slowdown = USUAL_SLOWDOWN if choices.slowdown is None else choices.slowdown
+    slowdown = _slowdown(choices.goal, choices.slowdown)
     return for_inference(choices.goal, slowdown=slowdown, p99_seconds=choices.p99)
 
 
@@ -69,22 +56,17 @@ def objective_from(choices: argparse.Namespace) -> Objective:
 
     Raises :class:`UsageError` for a slowdown if speed is the goal.
     """
-    goal, slowdown = getattr(choices, "goal", _GOALS[0]), getattr(choices, "slowdown", None)
-    if goal == "memory":
-        return for_memory(USUAL_SLOWDOWN if slowdown is None else slowdown)
-    if slowdown is not None:
+    goal = getattr(choices, "goal", _GOALS[0])
+    slowdown = _slowdown(goal, getattr(choices, "slowdown", None))
+    return for_memory(slowdown) if goal == "memory" else Objective()
+
+
+def _slowdown(goal: str, given: float | None) -> float:
+    if given is not None and goal != "memory":
         raise UsageError(
-            "--slowdown has no effect when the goal is speed.", remedy="Add --goal memory, or leave it out."
+            f"--slowdown has no effect when the goal is {goal}.", remedy="Add --goal memory, or leave it out."
         )
-    return Objective()
-
-
-def option_words(objective: Objective) -> list[str]:
-    """Return the options that select an objective; empty for the default one."""
-    slowdown, p99 = slowdown_of(objective), objective.p99_seconds
-    words = ["--goal", "latency"] if objective.metric == MEDIAN_CALL_SECONDS else []
-    words += ["--goal", "memory", "--slowdown", f"{slowdown:g}"] if slowdown is not None else []
-    return words + (["--p99", f"{1e3 * p99:g}ms"] if p99 is not None else [])
+    return USUAL_SLOWDOWN if given is None else given
 
 
 def ratio(text: str) -> float:

@@ -11,11 +11,11 @@ import msgspec
 
 from hotlap import study as studies
 from hotlap.cli.arguments import Parser
-from hotlap.cli.goals import option_words
 from hotlap.diagnose.profile import Profile
 from hotlap.errors import HotlapError, StudyError, TraceError, UsageError
 from hotlap.experiment.options import BatchChoices, EstimateChoices, Options
 from hotlap.files import open_regular, replace
+from hotlap.objective import option_words
 from hotlap.records import Costs, Patch, Study
 from hotlap.render import text
 from hotlap.render.html.page import GENERATOR, page
@@ -131,6 +131,8 @@ def _changed(options: Options, parser: Parser) -> Iterator[Sequence[str]]:
     for flag, names in (("--only", options.only), ("--skip", options.skip), ("--allow", options.allow)):
         if names:
             yield flag, ",".join(names)
+    if options.quality != Options().quality:
+        yield "--quality", f"{options.quality:g}"
     if options.accept_unverified:
         yield ("--accept-unverified",)
     if options.delta != usual("delta"):

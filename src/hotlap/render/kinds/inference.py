@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hotlap import gain
 from hotlap.objective import gain as gain_of
-from hotlap.objective import p99_of
+from hotlap.objective import option_words, p99_of
 from hotlap.records import (
     MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
@@ -78,7 +78,7 @@ def _costs(comparison: Comparison) -> Iterator[str]:
     extra = comparison.extra_startup_seconds
     if extra is not None and extra.low > 0:
         yield f"Its start and warm-up take {text.duration(extra.value)} longer."
-    for name, found in (("As it is", comparison.baseline_latency), ("Recommended", comparison.candidate_latency)):
+    for name, found in (("Unmodified", comparison.baseline_latency), ("Recommended", comparison.candidate_latency)):
         if found is not None and found.percentiles:
             levels = (
                 f"p{100 * it.share:.0f} {text.duration(it.seconds.value)} ({text.duration(it.seconds.low)} to "
@@ -136,5 +136,6 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         return
     tried = any(isinstance(it.verdict, (Kept, NoGain, QualityLost, NotVerified)) for it in study.outcomes)
     if study.status != "finished" or not tried:
-        yield f"hotlap infer {text.command(study.workload)}", "tries again without a limit of time"
+        words = ("hotlap infer", *option_words(study.objective), text.command(study.workload))
+        yield " ".join(words), "tries again without a limit of time"
     yield "hotlap report --json", "every figure of this study"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hotlap.gain import comparison_of_plan
 from hotlap.history import Entry
-from hotlap.objective import is_speed, judge
+from hotlap.objective import is_speed, judge, option_words
 from hotlap.records import (
     Comparison,
     Crashed,
@@ -104,9 +104,9 @@ def _gain_of_the_run(study: Study, speed: SpeedComparison) -> Iterator[str]:
 
 def _not_faster(speed: SpeedComparison, measured: str) -> str:
     if speed.verdict == "slower":
-        return f"No gain: the levers were faster one by one, but slower together, {measured}."
+        return f"No gain: the levers looked faster, but the whole plan is slower, {measured}."
     if speed.verdict == "no-effect":
-        return f"No gain: the levers were faster one by one, but make no difference together, {measured}."
+        return f"No gain: the levers looked faster, but the whole plan makes no difference, {measured}."
     return f"Inconclusive: fresh launches could not confirm a gain, {measured}."
 
 
@@ -261,11 +261,16 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     if study.status in ("interrupted", "running"):
         yield _resuming(study), "continues where this ended"
     elif study.status == "quick-look":
-        budget = f" --budget {_budget_words(study.needed_seconds)}" if study.needed_seconds else ""
-        yield f"hotlap tune{budget} {text.command(study.workload)}", "proves what was only measured once"
+        budget = _budget_words(study.needed_seconds) if study.needed_seconds else ""
+        yield _again(study, budget), "proves what was only measured once"
     elif study.status == "out-of-budget":
         budget = _budget_words(study.needed_seconds or 2 * (study.budget_seconds or _USUAL_BUDGET_SECONDS))
-        yield f"hotlap tune --budget {budget} {text.command(study.workload)}", "looks further"
+        yield _again(study, budget), "looks further"
+
+
+def _again(study: Study, budget: str) -> str:
+    options = [*option_words(study.objective), *(("--budget", budget) if budget else ())]
+    return " ".join(("hotlap tune", *options, text.command(study.workload)))
 
 
 def _resuming(study: Study) -> str:
