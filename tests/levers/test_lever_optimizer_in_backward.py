@@ -100,6 +100,15 @@ def test_a_second_optimizer_ends_it_before_the_first_update(driver, model, batch
     assert all(seen) and "several optimizers" in driver.hooks.notes[0]
 
 
+def test_a_refusal_is_noted_once_whatever_else_was(driver, model, batch) -> None:
+    driver.hooks.note("Another lever's remark.")
+    driver.install(SETTING)
+    driver.optimizer(torch.optim.LBFGS, model.parameters())
+    driver.optimizer(torch.optim.Adam, model[0].parameters())
+    assert [it for it in driver.hooks.notes if "LBFGS" in it] == driver.hooks.notes[1:]
+    assert all(not it._post_accumulate_grad_hooks for it in model.parameters())
+
+
 def test_a_closure_ends_it_before_the_first_update(driver, model, batch) -> None:
     driver.install(SETTING)
     optimizer = driver.optimizer(torch.optim.SGD, model.parameters(), lr=0.1)
@@ -126,7 +135,7 @@ def test_a_closure_ends_it_before_the_first_update(driver, model, batch) -> None
         ({"processes": 2}, "Several processes"),
         ({"optimizers": (ADAM, ADAM)}, "several optimizers"),
         ({"optimizers": (OptimizerFacts(kind="LBFGS", parameters=4, learning_rate=1.0),)}, "LBFGS"),
-        ({"optimizers": ()}, "without an optimizer"),
+        ({"optimizers": ()}, "no optimizer of torch"),
     ],
 )
 def test_what_needs_all_gradients_is_a_reason_not_to_try(facts: dict[str, Any], said: str) -> None:

@@ -1,18 +1,19 @@
-"""Each weight is updated as soon as its gradient is known, and the gradient freed.
+"""Update each weight as soon as its gradient is known, and free the gradient.
 
 ## What it does
-Hangs a hook onto each weight (`register_post_accumulate_grad_hook`) that runs the script's own optimizer on this weight
-alone, in the backward pass, and frees the gradient at once. The gradients of all weights never exist together. The
-script's later `optimizer.step()` finds none left to use; schedulers and checkpoints see the same optimizer and state.
+Registers a hook on each weight (`register_post_accumulate_grad_hook`) that runs the script's own optimizer on this
+weight alone, in the backward pass, and frees the gradient immediately. The gradients of all weights never exist at the
+same time. The script's later `optimizer.step()` has no gradients left to apply; schedulers and checkpoints use the same
+optimizer and state.
 
 ## When it helps
 When gradients are a large part of the memory: many weights, small activations, or activations that are recomputed.
 It is tried when the goal is memory (`hotlap tune --goal memory`).
 
 ## What it costs
-One call of the optimizer per weight instead of one for all: a step of many small weights takes longer. Whatever needs
-all gradients at once cannot be combined with it: clipping by norm, a gradient scaler, gradient accumulation, a closure,
-several optimizers, several processes. A script that reads gradients after `backward()` finds none.
+One call of the optimizer per weight instead of one for all: a step of many small weights takes longer. It cannot be
+combined with anything that needs all gradients at once: clipping by norm, a gradient scaler, gradient accumulation, a
+closure, several optimizers, several processes. A script that reads gradients after `backward()` finds none.
 
 ## Before
     loss.backward()
@@ -45,18 +46,18 @@ if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
     from hotlap.runtime.hooks import Fetch, Hooks
 
-title = "Each weight is updated in the backward pass, and its gradient freed"
+title = "Update each weight in the backward pass, and free its gradient"
 proof: Proof = "exact"
 improves = (PEAK_BYTES,)
 addresses = ("close-to-limit", "allocator-retries")
 parameters: dict[str, Parameter] = {}
 
 KINDS = ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
-"""torch's optimizers that treat each weight by itself."""
+"""torch's optimizers whose update of a weight depends only on its own gradient."""
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """One optimizer that treats each weight by itself, and nothing that needs all gradients at once."""
+    """One optimizer that updates each weight independently, and nothing that needs all gradients at once."""
     facts = situation.facts
     if without_model(situation):
         return without_model(situation)
@@ -75,13 +76,13 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """Which line reads a gradient is seen while it runs, and not in the source."""
+    """No edit: the loop would need one optimizer per weight."""
     reason = "The loop, its scheduler and its checkpoints would have to handle one optimizer per weight."
     return (NoSourceForm(reason=reason),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """A hook on each weight of the first optimizer; taken off again where a second one or a closure is seen."""
+    """Register a hook on each weight of the first optimizer; remove them if a second one or a closure appears."""
     in_backward = _InBackward(hooks)
     hooks.after_optimizer.append(in_backward.made)
     hooks.around_step.append(in_backward.around_step)
@@ -89,13 +90,17 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
 
 class _InBackward:
-    """The updates of one optimizer, weight by weight. A refusal in the middle of a backward pass would leave half of
-    the weights updated, so that all that can be refused is refused before the first update."""
+    """The updates of one optimizer, weight by weight.
+
+    A refusal in the middle of a backward pass would leave half of the weights updated, so everything that can be
+    refused is refused before the first update.
+    """
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
         self._handles: list[Any] = []
         self._optimizers = 0
+        self._refused = False
         self._steps_running = 0
 
     def made(self, optimizer: Any) -> None:
@@ -104,10 +109,10 @@ class _InBackward:
         if self._optimizers > 1:
             self.refuse("the script has several optimizers")
         elif kind.__name__ not in KINDS or not kind.__module__.startswith("torch.optim"):
-            self.refuse(f"{kind.__name__} may not treat each weight by itself")
+            self.refuse(f"{kind.__name__} may not update each weight independently")
         elif any(group.get("differentiable") for group in optimizer.param_groups):
             self.refuse(f"{kind.__name__} is differentiable")
-        else:
+        elif not self._refused:
             update = functools.partial(self._update, optimizer, inspect.unwrap(kind.step))
             for weight in [it for group in optimizer.param_groups for it in group["params"]]:
                 if weight.requires_grad:
@@ -121,14 +126,15 @@ class _InBackward:
             self._steps_running -= 1
 
     def refuse(self, reason: str) -> None:
-        if self._handles or not self._hooks.notes:
+        if not self._refused:
             self._hooks.note(f"Weights are updated after the backward pass, not in it: {reason}.")
+        self._refused = True
         while self._handles:
             self._handles.pop().remove()
 
     def _update(self, optimizer: Any, step: Any, weight: Any) -> None:
-        """The optimizer's own update, without the hooks that count its steps, of the one weight."""
-        if not self._handles:
+        """Run the optimizer's own update of one weight, without the hooks that count steps."""
+        if self._refused:
             return
         if self._steps_running:
             self.refuse("the optimizer is given a closure")
@@ -145,17 +151,17 @@ class _InBackward:
 
 
 def _reason_against(facts: ScriptFacts) -> str:
-    """Why the weights cannot be updated in the backward pass; empty where they can."""
+    """Why the weights cannot be updated in the backward pass; empty if they can."""
     optimizers = facts.optimizers
     if not optimizers:
-        return "The script updates its weights without an optimizer of torch."
+        return "The script uses no optimizer of torch."
     if len(optimizers) > 1:
         return "The script has several optimizers, and which of them owns a gradient depends on the loop."
     (optimizer,) = optimizers
     if optimizer.kind not in KINDS or not optimizer.from_torch:
-        return f"{optimizer.kind} may not treat each weight by itself."
+        return f"{optimizer.kind} may not update each weight independently."
     if facts.clips_gradients:
-        return "The script clips gradients, for which all of them must be known."
+        return "The script clips gradients, which needs all of them at once."
     if facts.grad_scaler:
         return "The script scales its loss, and the scaler checks all gradients before it lets the optimizer step."
     if facts.step_source != "optimizer" or round(facts.backwards_per_step) > 1:
