@@ -52,7 +52,7 @@ def test_other_options_are_no_reason_against_it() -> None:
 
 def test_it_says_when_it_comes_too_late(driver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.install(SETTING)
-    assert "before python starts" in driver.hooks.notes[0]
+    assert "before Python starts" in driver.hooks.notes[0]
     driver.hooks.notes.clear()
     monkeypatch.setenv(OLD, "expandable_segments:True")
     driver.install(SETTING)

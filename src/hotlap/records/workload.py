@@ -41,7 +41,7 @@ class Workload(Record, frozen=True, kw_only=True):
 
 
 class Source(Record, frozen=True, kw_only=True):
-    """The state of the user's source, as far as it is known.
+    """The state of the user's source, if known.
 
     ``git_revision`` is the commit that was checked out (empty: no repository, or no git). ``git_modified`` says whether
     files that git tracks differed from it (None: not known). ``script_sha256`` is the script's own digest (empty: it

@@ -99,7 +99,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The calls are hotlap's own; the engine's files are what is deployed."""
-    return (NoSourceForm(reason="`hotlap export artefact` writes the model with its loader."),)
+    return (NoSourceForm(reason="The engine runs an exported model, which cannot be written into the source."),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

@@ -1,17 +1,17 @@
-"""Segments of device memory that grow, instead of new ones next to them.
+"""Let segments of device memory grow instead of allocating new ones.
 
 ## What it does
 Sets `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` before the process starts. torch's allocator then reserves
-addresses rather than memory, and lets a segment grow in place when a larger tensor comes, where it would otherwise ask
-the driver for another segment and keep the old one.
+addresses rather than memory, so that a segment can grow in place for a larger tensor. Otherwise it would allocate
+another segment and keep the old one.
 
 ## When it helps
-When batches change in size from step to step, or an evaluation has other sizes than training: the free memory lies in
-gaps, no tensor fits into any of them, and the allocator gives its cache back and asks the driver again.
+When the size of batches varies, or evaluation uses other sizes than training: free memory is fragmented into gaps that
+are too small for new tensors, and the allocator has to free its cache and retry.
 
 ## What it costs
-Nothing where sizes do not change. Tensors on such memory cannot be sent to other processes by every version of torch
-and every driver.
+Nothing if sizes are constant. Not every version of torch and driver can share tensors in such memory with other
+processes.
 
 ## Before
     python train.py
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
     from hotlap.runtime.hooks import Hooks
 
-title = "Segments of device memory that grow in place"
+title = "Let segments of device memory grow in place"
 proof: Proof = "exact"
 addresses = ("fragmentation", "allocator-retries")
 parameters: dict[str, Parameter] = {}
@@ -44,11 +44,11 @@ parameters: dict[str, Parameter] = {}
 OPTION = "expandable_segments"
 VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 _NEWER_NAME = "PYTORCH_ALLOC_CONF"
-"""Where it is set, torch reads no other; versions before 2.9 do not know it."""
+"""If it is set, torch ignores the other name; versions before 2.9 do not know it."""
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """Training on an NVIDIA GPU whose allocator the environment leaves at its default."""
+    """Require training on an NVIDIA GPU whose allocator is at its default."""
     if not is_nvidia_like(situation):
         return Skipped(reason="Only the allocator for NVIDIA GPUs has such segments.")
     device = accelerator(situation)
@@ -58,14 +58,14 @@ def obstacle(situation: Situation) -> Skipped | None:
     chosen = next((it for it in options if it.partition(":")[0].strip() == OPTION), None)
     if chosen is None:
         managed = any(it.partition(":")[0].strip() == "backend" and "native" not in it for it in options)
-        return Skipped(reason="The environment chooses another allocator of the driver.") if managed else None
+        return Skipped(reason="The environment selects another allocator.") if managed else None
     if chosen.partition(":")[2].strip().lower() == "true":
         return Skipped(reason=f"The environment already sets {OPTION}.", already=True)
     return Skipped(reason=f"The environment explicitly disables {OPTION}.")
 
 
 def bound(situation: Situation) -> float | None:
-    """Whatever waits for the allocator gets faster; waiting for workers does not."""
+    """Waiting for the allocator may become shorter; waiting for workers does not."""
     return bound_of_computing(situation)
 
 
@@ -75,20 +75,20 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 
 def environment(setting: Setting) -> dict[str, str]:
-    """The variable that torch reads, with the option added to those that are set already."""
+    """The variable that torch reads, with the option added to existing ones."""
     return {_variable(os.environ): ",".join((*_without_option(os.environ), f"{OPTION}:True"))}
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """Set in the environment, before torch's allocator starts."""
-    reason = f"It is a variable that must be set before the allocator starts: {VARIABLE}={OPTION}:True."
+    """No edit: the environment must be set before torch's allocator starts."""
+    reason = f"An environment variable must be set before the allocator starts: {VARIABLE}={OPTION}:True."
     return (NoSourceForm(reason=reason),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """All is done by the environment. Where a plan is applied to a running process it is too late: say so."""
+    """Note if a plan is applied to a running process, which is too late for the environment."""
     if f"{OPTION}:True" not in os.environ.get(_variable(os.environ), ""):
-        hooks.note(f"Segments do not grow: {VARIABLE}={OPTION}:True must be set before python starts.")
+        hooks.note(f"Segments do not grow: {VARIABLE}={OPTION}:True must be set before Python starts.")
 
 
 def _variable(variables: Mapping[str, str]) -> str:

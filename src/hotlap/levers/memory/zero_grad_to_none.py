@@ -1,18 +1,18 @@
-"""Gradients are dropped between steps instead of filled with zeros.
+"""Drop gradients between steps instead of filling them with zeros.
 
 ## What it does
-Has `zero_grad(set_to_none=False)`, of optimizers and of models, set gradients to `None`, which is torch's default. The
-gradients of the last step then take no memory during the forward pass, and backward writes each new one instead of
-reading zeros and adding to them.
+Makes `zero_grad(set_to_none=False)`, of optimizers and of models, set gradients to `None`, which is torch's default.
+The gradients of the last step then use no memory during the forward pass, and backward writes each new gradient instead
+of adding it to zeros.
 
 ## When it helps
-When the peak of memory is reached in the forward pass, or when filling and adding takes a visible share of a step: many
-weights and small batches.
+When memory peaks in the forward pass, or when filling and adding take a noticeable share of a step: many weights and
+small batches.
 
 ## What it costs
-Nothing where each weight gets a gradient in each step. A weight that gets none is then left alone, where an optimizer
-would have updated it by its momentum or weight decay: the comparison of losses shows that. A script that reads `.grad`
-right after `zero_grad()` finds `None`.
+Nothing if each weight gets a gradient in each step. A weight without a gradient is then not updated, where momentum or
+weight decay would have updated it: the comparison of losses shows that. A script that reads `.grad` right after
+`zero_grad()` gets `None`.
 
 ## Before
     optimizer.zero_grad(set_to_none=False)
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
     from hotlap.runtime.hooks import Hooks
 
-title = "Gradients are dropped between steps instead of filled with zeros"
+title = "Drop gradients between steps instead of filling them with zeros"
 proof: Proof = "exact"
 improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses = ("close-to-limit", "allocator-retries")
@@ -55,14 +55,14 @@ parameters: dict[str, Parameter] = {}
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """A script that asks for zeros."""
+    """Require a script that fills gradients with zeros."""
     if situation.facts.zeroes_gradients:
         return None
     return Skipped(reason="The script never calls zero_grad(set_to_none=False).", already=True)
 
 
 def bound(situation: Situation) -> float | None:
-    """What this process computes may get faster; waiting for workers may not."""
+    """Computation in this process may become faster; waiting for workers may not."""
     return bound_of_computing(situation)
 
 
@@ -77,7 +77,7 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """For all optimizers and models; what a subclass does before it calls torch's own method stays."""
+    """Wrap torch's own method for all optimizers and models; overrides of subclasses still run."""
     for owner in (hooks.torch.optim.Optimizer, hooks.torch.nn.Module):
         owner.zero_grad = _dropping(owner.zero_grad)
 
