@@ -143,6 +143,10 @@ def test_the_search_for_the_batch_size_shows_the_knee_and_the_memory_that_may_be
     limits = [it["encoding"]["y"]["datum"] for it in memory_use.drawn["layer"] if "datum" in it["encoding"]["y"]]
     assert limits == [24] and [row[2] for row in memory_use.table.rows] == ["17 %", "33 %", "67 %"]
     assert "24 GiB" in memory_use.notes[0] and "25 % free" in memory_use.notes[0]
+    distant = msgspec.structs.replace(search, memory_bytes=2**37)
+    _, flat = batch_curve.for_page(Material(study=msgspec.structs.replace(fakes.FINISHED, batch_search=distant)))
+    assert not any("datum" in it["encoding"]["y"] for it in flat.drawn["layer"]), "it would flatten the curve"
+    assert "96 GiB may be used" in flat.notes[0]
 
 
 def test_a_search_that_timed_no_other_size_is_a_table_without_a_chart() -> None:

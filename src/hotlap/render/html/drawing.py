@@ -19,6 +19,9 @@ _PADDING = {"left": 2, "right": 8, "top": 4, "bottom": 2}
 PADDING_FOR_LABELS = {**_PADDING, "right": 62}
 """Space for figures at the ends of bars, also on narrow pages."""
 
+LIMIT_IN_SIGHT = 2.0
+"""A limit of memory is drawn if the peak is within this factor of it; otherwise it would flatten the curves."""
+
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _IDENTIFIERS = re.compile(r'(\bid="|url\(#|href="#)')
 _ENDS_SCRIPT = re.compile(r"</script|<!--", re.IGNORECASE)

@@ -8,7 +8,7 @@ from hotlap.records import BatchRate, BatchSearch, Estimate, Study
 from hotlap.render import text
 from hotlap.render.batch_search import HEADINGS, knee_sentence, search_rows
 from hotlap.render.blocks import Table
-from hotlap.render.html.drawing import colours, specification
+from hotlap.render.html.drawing import LIMIT_IN_SIGHT, colours, specification
 from hotlap.render.html.parts import Chart, Specification
 from hotlap.render.material import Material
 
@@ -73,8 +73,9 @@ def _memory(search: BatchSearch, timed: list[BatchRate]) -> Chart | None:
     rows = tuple((str(it.batch_size), text.size(it.peak_bytes), _share(it.peak_bytes, limit)) for it in timed)
     layers: list[Specification] = []
     legend = _shown(search, timed)
-    said = f"The line is at {text.size(round(limit))}, which leaves {100 * search.headroom:g} % free."
-    if limit > 0:
+    said = f"{text.size(round(limit))} may be used, which leaves {100 * search.headroom:g} % free."
+    if 0 < limit < LIMIT_IN_SIGHT * max(it.peak_bytes for it in timed):
+        said = f"The line is at {text.size(round(limit))}, which leaves {100 * search.headroom:g} % free."
         line = {"type": "rule", "strokeWidth": 1.5, "strokeDash": [4, 4], "color": "var(--differ)"}
         layers.append({"mark": line, "encoding": {"y": {**y, "datum": limit / 2**30}}})
         legend = (*legend, (_LIMIT, "var(--differ)"))

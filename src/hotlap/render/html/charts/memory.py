@@ -5,16 +5,13 @@ from __future__ import annotations
 from hotlap.evidence import MemoryTimeline
 from hotlap.render import text
 from hotlap.render.blocks import Table
-from hotlap.render.html.drawing import colours, specification
+from hotlap.render.html.drawing import LIMIT_IN_SIGHT, colours, specification
 from hotlap.render.html.parts import Chart, Specification
 from hotlap.render.material import Material
 
 order = 70
 
 _FEWEST = 3
-_LIMIT_IN_SIGHT = 2.0
-"""The device's limit is drawn if the peak is within this factor of it; otherwise it would flatten the curves."""
-
 _LARGEST_BOTTOM = 0.8
 """The axis begins at most at this share of the peak, so that small changes look small."""
 
@@ -61,7 +58,7 @@ def chart(memory: MemoryTimeline) -> Chart | None:
             },
         }
     ]
-    if memory.limit_bytes and memory.limit_bytes < _LIMIT_IN_SIGHT * peak:
+    if memory.limit_bytes and memory.limit_bytes < LIMIT_IN_SIGHT * peak:
         limit = {"memory": memory.limit_bytes / unit}
         layers.append(
             {
@@ -96,7 +93,7 @@ def _notes(memory: MemoryTimeline, peak: int) -> list[str]:
     if memory.peak_allocated_bytes:
         notes.append(f"Within steps the device held up to {text.size(memory.peak_allocated_bytes)}.")
     if memory.limit_bytes:
-        drawn = " (the dashed line)" if memory.limit_bytes < _LIMIT_IN_SIGHT * peak else ""
+        drawn = " (the dashed line)" if memory.limit_bytes < LIMIT_IN_SIGHT * peak else ""
         notes.append(f"The device has {text.size(memory.limit_bytes)}{drawn}.")
     if memory.retries:
         notes.append(f"The allocator had to free its cache {memory.retries} times.")
