@@ -18,7 +18,7 @@ _MICROJOULES = 1e-6
 class ProcessorEnergy:
     """Counts the joules of all processor packages below ``root`` since it was created.
 
-    A counter wraps around, which is detected as long as it is read more often than that (every few minutes).
+    A counter wraps around every few minutes; this is detected if it is read more often.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:

@@ -206,8 +206,8 @@ class Allocations(HostEvents):
 
 class Message(NamedTuple):
     """A collective's message: the elements that this rank sends and receives, of a type as torch names it (``Float``),
-    among so many ranks of a process group. ``ranks`` is text as it is in the file; ``sequence`` counts the collectives
-    of the group, and is None where that is not written."""
+    among so many ranks of a process group. ``ranks`` is the verbatim text of the file; ``sequence`` counts the
+    collectives of the group (None: not recorded)."""
 
     collective: str
     elements_in: int

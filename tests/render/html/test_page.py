@@ -15,6 +15,7 @@ import pytest
 from materials import ATTACK, full_material, hostile_material
 
 from hotlap.errors import MissingPackageError
+from hotlap.objective import for_memory
 from hotlap.records import Estimate, Finding, Plan, Study
 from hotlap.render.headline import headline
 from hotlap.render.html import drawing
@@ -175,7 +176,8 @@ def test_where_the_script_differed_from_itself_nothing_is_set_beside_it() -> Non
 @pytest.mark.parametrize(
     ("study", "said"),
     [
-        (fakes.FINISHED, "What looked faster was compared with the unmodified script"),
+        (fakes.FINISHED, "tried what may make its training faster. Promising changes were compared"),
+        (msgspec.structs.replace(fakes.FINISHED, objective=for_memory()), "improve the peak memory of its training"),
         (fakes.SCRIPT_FAILED, "so nothing was tried"),
         (fakes.DENIED, "The isolation of the trial denied it a write"),
         (Study(workload=fakes.WORKLOAD), "No change was tried yet."),

@@ -76,7 +76,7 @@ _LARGE = 256
 
 @dataclass(frozen=True, slots=True)
 class _Slow:
-    """An operator on float32 matrices, its compute format, and its work as far as it is known."""
+    """An operator on float32 matrices, its compute format, and its work if known."""
 
     row: OperatorRow
     computes_in: str

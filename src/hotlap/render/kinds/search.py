@@ -218,27 +218,29 @@ def _gain_of_lever(study: Study, comparison: Comparison) -> str:
 def what_was_done(study: Study) -> str:
     """How the figures were obtained, depending on how far the search got."""
     script = text.one_line(study.workload.target, limit=120)
+    metric = _other_metric(study)
+    improves = f"may improve the {metric} of its training" if metric else "may make its training faster"
     if study.status == "script-failed" and _denied(study):
         return (
-            f"hotlap ran {script} unmodified, to find out what makes its training faster. The isolation of the trial "
-            "denied it a write, so it failed and nothing was tried."
+            f"hotlap ran {script} unmodified, to find out what {improves}. The isolation of the trial denied it a "
+            "write, so it failed and nothing was tried."
         )
     if study.status == "script-failed":
         return (
-            f"hotlap ran {script} unmodified, to find out what makes its training faster. The script itself failed, so "
-            "nothing was tried."
+            f"hotlap ran {script} unmodified, to find out what {improves}. The script itself failed, so nothing was "
+            "tried."
         )
     if study.status == "quick-look":
         return (
             f"hotlap ran {script} unmodified on one machine, measured where the time of a training step goes, and took "
-            "a first look at known ways to make training faster, as far as the time allowed. Nothing was proved."
+            f"a first look at what {improves}, as far as the time allowed. Nothing was proved."
         )
     if all(isinstance(it.verdict, Skipped) for it in study.outcomes):
-        return f"hotlap ran {script} unmodified, to find out what makes its training faster. No change was tried yet."
+        return f"hotlap ran {script} unmodified, to find out what {improves}. No change was tried yet."
     return (
-        f"hotlap ran {script} unmodified on one machine and tried known ways to make training faster. What looked "
-        "faster was compared with the unmodified script in fresh launches that took turns, and checked for whether "
-        "training still produces the same results. The script itself was not changed."
+        f"hotlap ran {script} unmodified on one machine and tried what {improves}. Promising changes were compared "
+        "with the unmodified script in fresh launches that took turns, and checked for whether training still produces "
+        "the same results. The script itself was not changed."
     )
 
 

@@ -10,17 +10,17 @@ from hotlap.render.sections.api import Section
 order = 95
 
 _WORDS = (
-    Fact("faster", "the whole interval is faster, and by more than the smallest gain worth having"),
-    Fact("no effect", "the interval lies within the smallest gain worth having of no change"),
+    Fact("faster", "the whole interval is faster, and the estimate is at least the smallest gain worth having"),
+    Fact("no effect", "the whole interval is closer to no change than the smallest gain worth having"),
     Fact("inconclusive", "neither could be shown on this machine"),
     Fact(
         "interval",
-        "the range of the true ratio, at the level shown next to it; it is taken over fresh launches, "
-        "since launches of the same script differ",
+        "the range of the true ratio, at the level shown next to it, over fresh launches, since launches of the same "
+        "script differ",
     ),
     Fact("exact", "the losses agree to the last bit"),
     Fact("within 0.1 %", "the smoothed losses of two runs from the same seed and batches never differ by more"),
-    Fact("not verified", "sameness could not be shown, for instance because the loss could not be read"),
+    Fact("not verified", "identical results could not be shown, for instance because the loss could not be read"),
     Fact("at most, bound", "the most that could be gained, not a promise"),
 )
 
