@@ -141,7 +141,7 @@ def text_of(rows: Sequence[Row]) -> str:
     """The table, and what its columns are."""
     heads = ("script", "own size", "knee", "fastest of the sweep", "knee slower by", "launches", "of the sweep")
     known = [it.regret for it in rows if it.regret is not None]
-    worst = f"At most the knee is {100 * max(known):.1f} % slower than the fastest size. " if known else ""
+    worst = f"The knee is at most {100 * max(known):.1f} % slower than the fastest size of the sweep. " if known else ""
     return "\n".join((f"{worst}Launches are processes of the script.", "", table(heads, [cells(it) for it in rows])))
 
 

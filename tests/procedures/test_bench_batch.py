@@ -41,7 +41,7 @@ def test_the_table_says_how_far_the_knee_is_from_the_best() -> None:
         search_launches=20, sweep_launches=12,
     )  # fmt: skip
     assert cells(row) == ("toy", "8", "32", "64", "5.0 %", "20", "12")
-    assert "At most the knee is 5.0 % slower" in text_of([row])
+    assert "The knee is at most 5.0 % slower" in text_of([row])
 
 
 def test_a_script_whose_size_cannot_be_changed_is_a_row_with_its_reason() -> None:
