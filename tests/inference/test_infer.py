@@ -44,7 +44,10 @@ from hotlap.records import (
     TaskQuality,
     Workload,
 )
+from hotlap.render.blocks import Bullets, Table
 from hotlap.render.markdown import markdown_report
+from hotlap.render.material import Material
+from hotlap.render.sections import candidates
 
 WORKLOAD = Workload(
     kind="inference", target="serve:make_model", arguments=("--inputs", "serve:make_inputs"), directory="/", python="py"
@@ -143,6 +146,23 @@ def test_candidates_are_a_table_and_the_pareto_front_is_marked(tmp_path: Path) -
     shown = markdown_report(study)
     assert "recommended" in shown and "openvino" in shown and "Pareto" in shown
     assert "If quality did not count, openvino" in shown
+
+
+def test_the_table_of_candidates_has_no_empty_column(tmp_path: Path) -> None:
+    options = Options(only=("onnx-runtime", "openvino"))
+    study = search(tmp_path, options, engines=True, factors=ENGINES, errors={"openvino": 0.9})
+    section = candidates.everywhere(Material(study=study))
+    assert section is not None
+    table, engines, _ = section.body
+    assert isinstance(table, Table) and isinstance(engines, Bullets)
+    assert all(any(row[number] for row in table.rows) for number in range(len(table.headings)))
+    qualities = {row[0].partition(" ")[0]: row[-1] for row in table.rows}
+    assert qualities["unmodified"] == qualities["onnx-runtime"] == "1" and "differ" in qualities["openvino"]
+    assert any("onnx-runtime int8, 9 operators" in it for it in engines.lines)
+    short = search(tmp_path, msgspec.structs.replace(options, rounds=4), engines=True, factors=ENGINES)
+    again = candidates.everywhere(Material(study=short))
+    assert again is not None and isinstance(again.body[0], Table)
+    assert ">p50" in again.body[0].headings and ">p99" not in again.body[0].headings, "too few calls"
 
 
 def test_the_fastest_engine_loses_to_one_that_is_right(tmp_path: Path) -> None:

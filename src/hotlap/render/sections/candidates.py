@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hotlap.objective import pareto_front
-from hotlap.records import Candidate, Latency, Study
+from hotlap.records import Candidate, EngineReport, Latency, Quality, Study
 from hotlap.render import text
-from hotlap.render.blocks import Block, Note, Table
+from hotlap.render.blocks import Block, Bullets, Note, Table
 from hotlap.render.material import Material
 from hotlap.render.quality import quality_word
 from hotlap.render.sections.api import Section
 
 order = 24
 title = "Candidates"
-_HEADINGS = ("candidate", ">speed", ">interval", ">p50", ">p99", ">memory", ">quality", "outputs", "computed by", "")
+_HEADINGS = ("candidate", ">speed", ">interval", ">p50", ">p99", ">memory", ">quality")
 
 
 def everywhere(material: Material) -> Section[Block] | None:
-    """A row for each, fastest first, and the meaning of the marks."""
+    """A row for each, fastest first, the engines that ran, and the meaning of the words."""
     study = material.study
     if not study.candidates:
         return None
     front = pareto_front(study.candidates)
     ordered = sorted(study.candidates, key=lambda it: -it.comparison.speed.speedup.value)
     rows = (_unmodified(ordered[0]), *(_row(it, study, it in front) for it in ordered))
-    return Section(title, (Table(_HEADINGS, rows), Note(_LEGEND)))
+    engines = tuple(f"{_name(it)}: {_engine(it.engine)}." for it in ordered if it.engine is not None)
+    blocks = (_without_empty_columns(rows), *((Bullets(engines),) if engines else ()), Note(_LEGEND))
+    return Section(title, blocks)
 
 
 _LEGEND = (
@@ -36,24 +40,37 @@ _LEGEND = (
 def _unmodified(any_of: Candidate) -> tuple[str, ...]:
     found = any_of.comparison
     peak = text.size(found.baseline_peak_bytes) if found.baseline_peak_bytes else ""
-    return ("unmodified", "1x", "", *_percentiles(found.baseline_latency), peak, "1", "", "torch", "")
+    return ("unmodified", "1x", "", *_percentiles(found.baseline_latency), peak, "1")
 
 
 def _row(it: Candidate, study: Study, is_on_front: bool) -> tuple[str, ...]:
     found = it.comparison
-    quality = found.quality.likeness if found.quality is not None else None
-    mark = "recommended" if it.plan == study.plan else "Pareto" if is_on_front else ""
+    mark = ", recommended" if it.plan == study.plan else ", Pareto" if is_on_front else ""
     return (
-        ", ".join(text.setting(one) for one in it.plan.settings),
+        f"{_name(it)}{mark}",
         text.ratio(found.speed.speedup.value),
         text.interval(found.speed.speedup),
         *_percentiles(found.candidate_latency),
         text.size(found.candidate_peak_bytes) if found.candidate_peak_bytes else "",
-        f"{quality:.4g}" if quality is not None else "",
-        quality_word(found.quality),
-        _computed_by(it),
-        mark,
+        _quality(found.quality),
     )
+
+
+def _name(it: Candidate) -> str:
+    return ", ".join(text.setting(one) for one in it.plan.settings)
+
+
+def _quality(found: Quality | None) -> str:
+    """The figure, with a word unless outputs are as good as required."""
+    if found is None or found.likeness is None:
+        return quality_word(found)
+    figure = f"{found.likeness:.4g}"
+    return figure if found.verified else f"{figure} {quality_word(found)}"
+
+
+def _without_empty_columns(rows: Sequence[tuple[str, ...]]) -> Table:
+    shown = [number for number, cells in enumerate(zip(*rows, strict=True)) if any(cells)]
+    return Table(tuple(_HEADINGS[it] for it in shown), tuple(tuple(row[number] for number in shown) for row in rows))
 
 
 def _percentiles(found: Latency | None) -> tuple[str, str]:
@@ -61,11 +78,8 @@ def _percentiles(found: Latency | None) -> tuple[str, str]:
     return known.get(0.5, ""), known.get(0.99, "")
 
 
-def _computed_by(it: Candidate) -> str:
+def _engine(engine: EngineReport) -> str:
     """The engine with its number format, and how many of its operators compute with integers."""
-    engine = it.engine
-    if engine is None:
-        return "torch"
     said = " ".join(text.one_line(part) for part in (engine.engine, engine.version, engine.precision) if part)
     if engine.quantized:
         return f"{said}, {engine.quantized} quantized of {text.count(engine.operators, 'operator')}"
