@@ -1,1 +1,1 @@
-"""Benchmarks: every claim about speed or error rates is measured here; results lie in docs/benchmarks."""
+"""Benchmarks: every claim about speed or error rates is measured here; results are stored in docs/benchmarks."""

@@ -1,4 +1,4 @@
-"""Writing a benchmark's result as Markdown and JSON, with the machine, the versions and the command."""
+"""Write a benchmark's result as Markdown and JSON, with the machine, the versions and the command."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def written(out: Path) -> Any:
 
 
 def measured_again(names: Sequence[str]) -> list[str]:
-    """The lines that tell which results are newer than the others; none where all were measured together."""
+    """The lines that say which results are newer than the others; none where all were measured together."""
     return ["", f"Measured again by the command above, the others by an earlier run: {', '.join(names)}."] * bool(names)
 
 

@@ -1,4 +1,4 @@
-"""Another account than the tests' own: an ordinary user's, whom only root can act as."""
+"""An ordinary user's account, which only root can switch to."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NOBODY = 65534
 
 
 def ordinary_user(imports: str) -> dict[str, Any]:
-    """The words for ``subprocess`` that make a child an ordinary user's; none where this process is one already.
+    """The arguments of ``subprocess`` that run a child as an ordinary user; none where this process is one already.
 
     Skips where such a user may not start this interpreter, or not import what it must. The child is made as hotlap
-    makes its own, without any of root's rights when the program begins: ``setpriv`` would lend them for that moment.
+    makes its own, without any of root's rights when the program begins: ``setpriv`` would keep them for a moment.
     """
     if os.geteuid() != 0:
         return {}

@@ -1,4 +1,4 @@
-"""Work that tests look at one piece after the other, done ahead of them on two cores."""
+"""Compute results ahead of the tests that use them, on two cores."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ class Ahead(Generic[Key, Found]):
         self._pool.shutdown(cancel_futures=True)
 
     def __getitem__(self, key: Key) -> Found:
-        """The result, once it is there. Raises what ``work`` raised."""
+        """Wait for the result. Raises what ``work`` raised."""
         return self._found[key].result()

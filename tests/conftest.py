@@ -24,8 +24,8 @@ import world
 if importlib.util.find_spec("hypothesis") is not None:
     from hypothesis import settings
 
-    # A shared machine stalls now and then: a deadline would test the neighbours. Derandomised, so that a red
-    # run stays red until something is mended.
+    # A shared machine stalls at times: a deadline would test the other users. Derandomised, so that a red
+    # run stays red until something is fixed.
     settings.register_profile("hotlap", deadline=None, derandomize=True)
     settings.load_profile("hotlap")
 
@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     os.environ.update(found)
     dispositions.make_usual_here()
-    # Children compile nothing then: in a trial what they compile is thrown away.
+    # Then children compile nothing: in a trial what they compile is thrown away.
     compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
     world.NUMBER = config.getoption("world")
 
@@ -60,7 +60,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A place for hotlap's key other than the one of whoever runs the tests."""
+    """A folder for hotlap's key other than the user's own."""
     with pytest.MonkeyPatch.context() as patch:
         home = tmp_path_factory.mktemp("state")
         patch.setenv("XDG_STATE_HOME", str(home))
@@ -69,7 +69,7 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collecting makes objects that stay: whoever looks for garbage among them finds none."""
+    """Collecting creates objects that stay: the garbage collector would traverse them in vain."""
     gc.disable()
     yield
     gc.enable()

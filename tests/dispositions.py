@@ -1,7 +1,7 @@
-"""Signals as a program finds them that a person starts from a terminal, however the tests themselves were started.
+"""Signals as for a program started from a terminal, however the tests themselves were started.
 
 A shell that is not interactive starts background jobs with SIGINT ignored, and nohup does so with SIGHUP; a program
-inherits that. ``conftest.py`` makes them usual for the tests and so for every child. ``usual`` and
+inherits that. ``conftest.py`` restores the defaults for the tests and so for every child. ``usual`` and
 ``ignoring_interrupts`` are for ``subprocess.Popen``, as ``preexec_fn``, where a test is about just that.
 """
 
@@ -15,7 +15,7 @@ _PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def usual() -> None:
-    """Nothing that ends a program is ignored."""
+    """Ignore no signal that ends a program."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -28,7 +28,7 @@ def ignoring_interrupts() -> None:
 
 
 def make_usual_here() -> None:
-    """No signal is blocked or ignored in this process, nor in programs that it starts.
+    """Block and ignore no signal in this process, nor in programs that it starts.
 
     A hang-up that was ignored still does not end this process: its handler does nothing, and programs do not inherit
     handlers.

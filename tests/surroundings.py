@@ -1,4 +1,4 @@
-"""What tests find around them: no variable of whoever runs them says anything to hotlap, or to what it starts."""
+"""The environment of tests: no variable of the user's affects hotlap, or what it starts."""
 
 from __future__ import annotations
 

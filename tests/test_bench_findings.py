@@ -1,4 +1,4 @@
-"""The benchmark of findings: what it counts, and that a script which fails is no measurement."""
+"""The benchmark of findings: what it counts, and that a script which fails is not a measurement."""
 
 from __future__ import annotations
 

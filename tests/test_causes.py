@@ -35,7 +35,7 @@ def test_what_was_planted_is_found(planted: Planted, tmp_path: Path) -> None:
         pytest.skip(f"needs {lack}")
     score = measure(planted, tmp_path)
     assert not score.missed and not score.wrong_lines, (score.in_words(), score.titles, score.warnings)
-    if planted.slow:  # what else is said depends on how quiet the machine is; the gate must not
+    if planted.slow:  # other findings depend on how quiet the machine is; the gate must not
         assert score.is_right, (score.in_words(), score.titles, score.warnings)
 
 

@@ -1,4 +1,4 @@
-"""Which world the executors made of arithmetic show: another one has other noise, and every test holds in each."""
+"""The noise of the fake executors: another number means other noise, and every test holds with each."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Lines that run only where there is an accelerator, read off the source.
+"""Find the lines that run only with an accelerator, from the source.
 
 A *question* is an expression that names a kind of accelerator or its driver: a name, an attribute or a string with the
 word cuda, mps, xpu, hip, nvml, accelerator or device events in it. A branch is a device's if it is taken only when such
-a question is answered with yes: the body of an ``if`` (or of a conditional loop) that asks one, the ``else`` of one
-that is negated or compared with "cpu" or None, and what follows such a branch that leaves the block. So is a statement
-that calls a device (``torch.cuda.stream``, ``nvmlDeviceGetName``) and does not just ask whether there is one, and the
-body of a function that is given a driver's handle. A function or class is a device's if its name is unique and
+a question is true: the body of an ``if`` (or of a conditional loop) that tests one, the ``else`` of one that is negated
+or compared with "cpu" or None, and what follows such a branch that leaves the block. So is a statement that calls a
+device (``torch.cuda.stream``, ``nvmlDeviceGetName``) and does not only test whether there is one, and the body of a
+function that takes a driver's handle. A function or class is a device's if its name is unique and
 everything that refers to it is. Branches of ``source/`` do not count: there "cuda" is a word in somebody's text.
 """
 
@@ -85,7 +85,7 @@ def _branches(tree: ast.AST) -> Iterator[Sequence[ast.stmt]]:
 
 
 def _calling(tree: ast.AST) -> Iterator[int]:
-    """Statements that call a device, and functions that are given a handle."""
+    """Statements that call a device, and functions that take a handle."""
     for it in ast.walk(tree):
         if isinstance(it, ast.FunctionDef) and any(one.arg == "handle" for one in it.args.args):
             yield from _lines(it.body)

@@ -1,4 +1,4 @@
-"""What ran on real hardware: read off the results that ``bench.gpu`` and ``bench.findings --device`` left there."""
+"""What ran on real hardware, from the results of ``bench.gpu`` and ``bench.findings --device``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ran_on_hardware(results: Path, parts: list[Part]) -> set[tuple[str, str]]:
     for data in _documents(results, "findings-gpu*.json"):
         done = [it for it in data["scripts"] if not it["trouble"]]
         found |= {("rule", rule) for it in done for rule in it["found"]}
-        if done:  # every collector was asked
+        if done:  # every collector gave a result
             found |= {("evidence", it.name) for it in parts if it.kind == "evidence"}
     return found
 

@@ -1,1 +1,1 @@
-"""How right the findings are: planted causes found, lines named, clean scripts left in peace."""
+"""How accurate the findings are: planted causes found, lines named, nothing found in clean scripts."""

@@ -9,7 +9,7 @@ from bench.findings.score import Claim, Score
 from bench.findings.truth import Truth
 
 _TOLERANCE = 0.05
-"""Of the time: machines differ by that much from hour to hour."""
+"""Share of the time by which machines differ from hour to hour."""
 
 
 @dataclass(frozen=True, slots=True)

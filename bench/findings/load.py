@@ -17,12 +17,12 @@ while os.getppid() == parent:
     while time.perf_counter() < until:
         pass
 """
-"""Keeps a core busy until the process that started it is gone."""
+"""Keep a core busy until the parent process has ended."""
 
 
 @contextmanager
 def busy_cores(cores: int) -> Iterator[None]:
-    """Keep as many cores busy as long as the block runs."""
+    """Keep this many cores busy while the block runs."""
     with ExitStack() as stack:
         for _ in range(cores):
             child = stack.enter_context(subprocess.Popen([sys.executable, "-S", "-c", _SPIN, str(os.getpid())]))

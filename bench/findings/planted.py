@@ -1,4 +1,4 @@
-"""What is known of a planted script: which causes it has, and the edits that remove them.
+"""The description of a planted script: which causes it has, and the edits that remove them.
 
 Every script in ``tests/causes``, or folder there with a script ``train.py``, has a file of its name that ends in
 ``.toml``. ``first`` is the rule that must fire and be ranked before everything else that costs time; ``also`` must fire
@@ -8,8 +8,8 @@ Whatever else is found is a false alarm. Each of them, except hints, has a *cure
 without hotlap; with ``--busy`` it measures the cures that are ``busy``.
 
 A line that a finding must name ends in the comment ``# planted: rule, rule``; the line of a hint, which is in ``true``
-without a cure, in ``# hint: rule``. Scripts for an accelerator have no cures yet: what they have is not measured. What
-is read off a trace names the function, by its first line, since torch's profiler records no other.
+without a cure, in ``# hint: rule``. Scripts for an accelerator have no cures yet: what they have is not measured. A
+finding from a trace names the function by its first line, since torch's profiler records no other.
 """
 
 from __future__ import annotations

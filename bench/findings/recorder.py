@@ -1,6 +1,6 @@
-"""``python recorder.py OUT SECONDS MEASURE script.py ...``: run a script and write down what its steps looked like.
+"""``python recorder.py OUT SECONDS MEASURE script.py ...``: run a script and record its steps.
 
-It knows nothing of hotlap. Optimizer steps are counted by torch's own hook; losses and gradients are read only for a
+It does not use hotlap. Optimizer steps are counted by torch's own hook; losses and gradients are read only for a
 MEASURE that is about them. After SECONDS of training (0: when the script ends) it writes ``OUT`` and ends the process.
 A script that fails before leaves no ``OUT``. Of several ranks the first one writes; the others end when it is gone.
 With the MEASURE ``turns`` it goes on, and ``OUT`` has the moments at which steps ended, as they come.
@@ -33,7 +33,7 @@ _OF_VALUES = frozenset({"finite", "skipped", "spikes", "idle"})
 
 
 class Recorder:
-    """What happened so far: one row per optimizer step."""
+    """The figures so far: one row per optimizer step."""
 
     def __init__(self, out: Path, seconds: float) -> None:
         self._out = out
@@ -66,7 +66,7 @@ class Recorder:
             self._parts.append([float(it.norm()) for it in grads])
 
     def write(self) -> None:
-        """Write all figures, those that were not seen as None; of several ranks only the first does."""
+        """Write all figures, those that were not observed as None; of several ranks only the first does."""
         if not self._is_first:
             return
         rows = {
@@ -108,7 +108,7 @@ def _graph_breaks() -> float:
 
 
 def _recompilations() -> float:
-    """How many times Dynamo compiled something again, so far, since a guard of what it had did not hold."""
+    """How many times Dynamo compiled something again, so far, since a guard failed."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     compilations = dynamo.get_compilation_metrics() if dynamo is not None else []
     return float(sum(bool(getattr(it, "recompile_reason", None)) for it in compilations))

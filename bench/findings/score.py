@@ -1,4 +1,4 @@
-"""Comparing what was found in one script with what was planted there."""
+"""Compare what was found in one script with what was planted there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Score:
         return self.ranked_first and not (self.missed or self.false or self.wrong_lines or self.trouble)
 
     def in_words(self) -> str:
-        """One line for whoever watches."""
+        """One line of progress."""
         if self.is_right:
             return "right"
         parts = (
@@ -96,7 +96,7 @@ def failed(planted: Planted, trouble: str) -> Score:
 
 
 def _rules_of(finding: Finding) -> tuple[str, ...]:
-    """The rule, and those that found why."""
+    """The rule, and those that explain it."""
     return (finding.rule, *finding.causes)
 
 
@@ -118,7 +118,7 @@ def _shown(finding: Finding) -> str:
 
 def _is_first(planted: Planted, costs: Sequence[Finding]) -> bool:
     """Whether the planted cause is costliest, up to causes that are true as well and cost the same within a tenth. What
-    is only bounded stands behind all that was measured."""
+    is only bounded is ranked after all that was measured."""
     mine = [it.share for it in costs if planted.first in _rules_of(it)]
     if not mine:
         return True  # missed, or a hazard without a cost

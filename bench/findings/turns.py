@@ -1,8 +1,8 @@
-"""Two scripts side by side, a fraction of a second each in turns.
+"""Run two scripts in turns of a fraction of a second.
 
 The speed of a machine changes from one minute to the next by more than many cures save. Both scripts run up to the end
 of their warm-up; then one is always stopped while the other goes on, and what counts is the time for which it ran.
-Two processes of the same script still differ, by where their memory lies: it takes several pairs to tell a cure.
+Two processes of the same script still differ, by where their memory lies: it takes several pairs to measure a cure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ERRORS: Final = "errors.txt"
 
 
 class Ended(Exception):
-    """A script came to an end before its turns were over: at ``error`` or, where that is empty, by itself."""
+    """A script ended before its turns were over: with ``error`` or, if that is empty, normally."""
 
     def __init__(self, error: str) -> None:
         super().__init__(error)
@@ -58,13 +58,13 @@ def ended(child: subprocess.Popen[bytes]) -> None:
 
 
 def last_words(child: subprocess.Popen[bytes], directory: Path) -> str:
-    """The last line that a command said, where it failed."""
+    """The last line of a command's output, if it failed."""
     said = (directory / _ERRORS).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return said[-1] if child.returncode and said else ""
 
 
 class Side:
-    """One script, which writes down the moments at which its steps ended, in the file ``stamps``."""
+    """One script, which writes the times at which its steps ended to the file ``stamps``."""
 
     def __init__(self, command: Sequence[str], stamps: Path) -> None:
         self._stamps = stamps
@@ -72,7 +72,7 @@ class Side:
         self._child = started(command, stamps.parent)
 
     def begin(self, warm_up_seconds: float, limit_seconds: float) -> None:
-        """Wait until it has trained for so long. Raises :class:`Ended`."""
+        """Wait until it has trained for that long. Raises :class:`Ended`."""
         until = time.monotonic() + limit_seconds
         while not (stamps := self.stamps()) or time.monotonic() - stamps[0] < warm_up_seconds:
             self.check()
@@ -81,12 +81,12 @@ class Side:
             time.sleep(_PAUSE_SECONDS)
 
     def check(self) -> None:
-        """Raises :class:`Ended` where it has ended."""
+        """Raise :class:`Ended` if it has ended."""
         if self._child.poll() is not None:
             raise Ended(last_words(self._child, self._stamps.parent))
 
     def turn(self, seconds: float) -> None:
-        """Go on for so long."""
+        """Let it run for that long."""
         self.signal(signal.SIGCONT)
         began = time.monotonic()
         time.sleep(seconds)
@@ -95,7 +95,7 @@ class Side:
         self.check()
 
     def signal(self, number: int) -> None:
-        """Tell it, and all that it has started."""
+        """Send a signal to it and all processes that it started."""
         with contextlib.suppress(psutil.NoSuchProcess):
             parent = psutil.Process(self._child.pid)
             for it in (parent, *parent.children(recursive=True)):
@@ -103,12 +103,12 @@ class Side:
                     it.send_signal(number)
 
     def end(self) -> None:
-        """End it and all that is left of it."""
+        """End it and its remaining processes."""
         self.signal(signal.SIGCONT)
         ended(self._child)
 
     def stamps(self) -> list[float]:
-        """The moments at which steps ended."""
+        """The times at which steps ended."""
         data = self._stamps.read_bytes() if self._stamps.exists() else b""
         return [moment for (moment,) in struct.iter_unpack("d", data[: len(data) // 8 * 8])]
 
@@ -118,7 +118,7 @@ class Side:
 
 
 def active_moments(stamps: Sequence[float], turns: Sequence[tuple[float, float]]) -> list[float]:
-    """Moments within turns, each after the sum of all turns before it."""
+    """Times within turns, as seconds of running."""
     found, before = [], 0.0
     for begin, end in turns:
         found += [before + it - begin for it in stamps if begin <= it <= end]

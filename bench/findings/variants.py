@@ -20,7 +20,7 @@ def plain_copy(planted: Planted, folder: Path) -> Path:
 
 
 def both_copies(planted: Planted, cure: Cure, folder: Path) -> tuple[Path, Path]:
-    """A copy as it is and one with the cure's edits, both with what is changed in both. Raises :class:`ValueError`
+    """An unmodified copy and one with the cure's edits; both get the edits for both sides. Raises :class:`ValueError`
     where an edit's text does not occur just once."""
     edits = {"as-it-is": cure.both, "cured": (*cure.both, *cure.edits)}
     plain, cured = (_edited(planted, it, folder / name / "project") for name, it in edits.items())

@@ -1,1 +1,1 @@
-"""What hotlap is worth on an accelerator: naive scripts against tuned ones, and what measuring costs there."""
+"""What hotlap gains on an accelerator: naive scripts against tuned ones, and what measuring costs there."""

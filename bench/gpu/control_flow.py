@@ -2,7 +2,7 @@
 
     python control_flow.py --steps 500
 
-The data is made up. Whether a batch leaves is read from the numbers themselves, so Python has to wait for them.
+The data is made up. Whether a batch leaves depends on computed numbers, for which Python must wait.
 """
 
 import argparse

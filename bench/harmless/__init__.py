@@ -1,1 +1,1 @@
-"""What a trial does to files: every row of tests/harmless in every way of isolating, next to the same row plainly."""
+"""What a trial does to files: every row of tests/harmless in every mode of isolation, compared with a plain run."""

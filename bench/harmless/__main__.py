@@ -1,4 +1,4 @@
-"""Run the table of file operations (``tests/harmless``) in trials of every mode, and count what became of the rows.
+"""Run the table of file operations (``tests/harmless``) in trials of every mode, and count the outcomes.
 
 Each row runs once without hotlap and once in a trial of each mode that this machine offers. ``same``: the script saw
 the same and nothing outside of the trial changed. ``denied``: it got an error and nothing changed. ``differs``: it saw
@@ -43,7 +43,7 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What became of one operation in one mode, and why where it was not the same. ``stated``: as the table says."""
+    """The outcome of one operation in one mode, and why it was not the same. ``stated``: as the table says."""
 
     name: str
     topic: str

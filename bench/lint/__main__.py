@@ -73,13 +73,13 @@ def main() -> int:
 
 
 def copy_real(folder: Path, count: int) -> None:
-    """So many files of installed packages that mention torch, every n-th of them, in a folder of their own."""
+    """This many files of installed packages that mention torch, every n-th of them, in a folder of their own."""
     found = []
     for package in PACKAGES:
         spec = find_spec(package)
         if spec is not None and spec.origin is not None:
             found += sorted(Path(spec.origin).parent.rglob("*.py"))
-    # A file that tests what Python must refuse is nobody's training code.
+    # A file that tests what Python must refuse is not training code.
     mentioning = [it for it in found if b"torch" in it.read_bytes() and it.name != "py312_intrinsics.py"]
     for number in range(count):
         source = mentioning[number * len(mentioning) // count]
@@ -89,7 +89,7 @@ def copy_real(folder: Path, count: int) -> None:
 
 
 def copy_projects(folder: Path, count: int) -> None:
-    """So many files of projects whose files import each other and train, in a folder each."""
+    """This many files of projects whose files import each other and train, in a folder each."""
     sources = sorted(PROJECTS.rglob("*.py"))
     for number in range(count):
         source = sources[number % len(sources)].relative_to(PROJECTS)
@@ -99,7 +99,7 @@ def copy_projects(folder: Path, count: int) -> None:
 
 
 def measured(folder: Path, cores: int, repeats: int) -> Row:
-    """The least of several runs, behind one that warms the caches."""
+    """The least of several runs, after one that warms the caches."""
     once(folder, cores)
     runs = [once(folder, cores) for _ in range(repeats)]
     files = sorted(folder.rglob("*.py"))
@@ -152,7 +152,7 @@ def introduction() -> str:
 
 
 def as_table(rows: list[Row]) -> str:
-    """One row a set and number of cores."""
+    """One row per set and number of cores."""
     header = ["files", "number", "lines", "cores", "wall time", "CPU time", "per file", "findings"]
     shown = [
         [

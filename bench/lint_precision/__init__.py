@@ -1,1 +1,1 @@
-"""How often the lint rules are right: every hit in other people's code labelled by reading it, and what was planted."""
+"""How often the lint rules are right: hits in published code, labelled by reading it, and planted mistakes."""

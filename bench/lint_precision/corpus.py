@@ -1,6 +1,6 @@
 """The sources that are linted, and every hit in them.
 
-What is read are all Python files of the packages; files that import no torch are silent by themselves. Nothing is
+All Python files of the packages are read; those that do not import torch have no hits. Nothing is
 imported. A hit is known by the package, its version, the file's path in it, the rule and the text of the line, so that
 labels outlive lines that move. The same lines with the same lines around them in several packages or files, as in
 packages that are published under two names, are one hit.
@@ -28,7 +28,7 @@ _AROUND = 3
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """Something whose files are linted. ``root`` is the folder that their paths begin in."""
+    """A package or folder whose files are linted. Their paths are relative to ``root``."""
 
     name: str
     version: str
@@ -80,7 +80,7 @@ def listed(names: Path, folder: Path) -> list[Package]:
 
 
 def hits_in(packages: Sequence[Package], seen: set[tuple[str, str]]) -> tuple[list[Hit], int]:
-    """Every hit of every rule, copies once, and how many files were looked at. ``seen`` takes in what was found."""
+    """Every hit of every rule, copies once, and how many files were looked at. ``seen`` collects the hits."""
     owners = {str(file): package for package in packages for file in package.files}
     report = lint_many([Path(it) for it in owners], Options(rules=list(all_rules().values())))
     texts: dict[str, list[str]] = {}

@@ -12,7 +12,7 @@ from hotlap.errors import LintError
 
 Verdict = Literal["right", "wrong", "debatable"]
 """``right``: what the rule says is true of this place, and following it helps or harms nobody. ``wrong``: it is not
-true. ``debatable``: true, but nobody would change anything, or it depends on what the file does not show."""
+true. ``debatable``: true, but not worth a change, or it depends on what the file does not show."""
 
 FILE = Path(__file__).parent / "labels.jsonl"
 
@@ -30,12 +30,12 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> Key:
-        """What it is about."""
+        """The hit that it labels."""
         return Key(self.package, self.version, self.path, self.code, self.line)
 
 
 def read_labels(file: Path = FILE) -> dict[Key, Label]:
-    """All labels. Raises :class:`LintError` for a line that is none, or that says again what another says."""
+    """All labels. Raises :class:`LintError` for a line that is not a label, or that repeats another."""
     found: dict[Key, Label] = {}
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         try:

@@ -86,7 +86,7 @@ def _kept(low: float, high: float, allowed: float) -> str:
 
 
 def import_seconds() -> float:
-    """What a fresh process pays, once torch is imported, until the hooks are in place."""
+    """The seconds that a fresh process needs to install the hooks once torch is imported."""
     return float(run_module("bench.overhead.imports", timeout_seconds=120))
 
 

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from hotlap.runtime.boot import active
 
 SETTLING_STEPS = 50
-"""Steps after each change that do not count: replaced attributes make the interpreter forget what it specialised."""
+"""Steps after each change that do not count: replaced attributes make the interpreter discard what it specialised."""
 
 
 def model_of(kind: str) -> tuple[nn.Module, int]:
@@ -56,8 +56,8 @@ class Training:
         self._optimizer.step()
 
     def stretch(self, steps: int) -> float:
-        """Seconds per step: on a CPU, whose steps end when they return, the 20th percentile, which other people's work
-        hardly moves; on a device the mean."""
+        """Seconds per step: on a CPU, whose steps end when they return, the 20th percentile, which other
+        processes hardly affect; on a device the mean."""
         if self._device.type != "cpu":
             return self._mean(steps)
         seconds = []

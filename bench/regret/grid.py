@@ -1,4 +1,4 @@
-"""The plans that the search's plan has to stand up to: every combination of the settings that apply."""
+"""The plans that the search's plan is compared with: every combination of the settings that apply."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Grid:
 
 
 def situation_of(study: Study) -> Situation:
-    """What the study knew when it decided which levers apply.
+    """The situation in which the study decided which levers apply.
 
     Raises :class:`ValueError` for a study without a baseline.
     """
@@ -69,7 +69,7 @@ def all_plans(choices: Choices) -> Iterator[Plan]:
 
 
 def make_grid(choices: Choices, found: Plan, *, limit: int, seed: int) -> Grid:
-    """The whole product but for the found plan itself or, where that is more than ``limit``, its most telling part:
+    """The whole product but for the found plan itself or, where that is more than ``limit``, a part of it:
     all plans that differ from the found one in one lever, all of a single lever, and others drawn at random."""
     size = math.prod(len(settings) + 1 for settings in choices.values())
     everything = [it for it in all_plans(choices) if not same(it, found)]
@@ -102,8 +102,8 @@ def _distance(one: Plan, other: Plan) -> int:
 
 
 def _settings(lever: Lever, situation: Situation) -> Sequence[Setting]:
-    """What the lever would try. Of the loader everything that the search's sweep of the loader alone looks at: that
-    the sweep chose well is part of what is being asked."""
+    """What the lever would try. Of the loader everything that the search's sweep of the loader alone looks at: whether
+    the sweep chose well is part of the benchmark."""
     if lever.name != loader.NAME:
         return lever.candidates(situation)
     own = {it.workers for it in situation.facts.loaders}

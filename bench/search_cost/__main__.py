@@ -46,7 +46,7 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 def main(words: list[str]) -> None:
-    """Run the searches that are asked for, and write all rows that there are, those of earlier runs too."""
+    """Run the requested searches, and write all rows, those of earlier runs too."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--startups", default=",".join(f"{it:g}" for it in STARTUPS), help="seconds, with commas")
@@ -84,7 +84,7 @@ def text_of(rows: list[Row]) -> str:
 
 
 def launches_in(journal: Iterator[str]) -> int:
-    """How many processes of the script a journal tells of: one for each run, and one for all that shared a launch."""
+    """How many processes of the script a journal records: one for each run, and one for all that shared a launch."""
     return sum(_launches(msgspec.json.decode(line)) for line in journal)
 
 

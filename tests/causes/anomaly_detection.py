@@ -1,4 +1,4 @@
-"""Looked for a NaN last week; the search is still on."""
+"""Train with anomaly detection left on after a search for a NaN."""
 
 import torch
 from torch import nn

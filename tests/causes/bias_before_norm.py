@@ -1,4 +1,4 @@
-"""Convolutions of single pixels, with a bias that the batch-norm behind them takes away."""
+"""1x1 convolutions with a bias that the following batch norm cancels."""
 
 from itertools import pairwise
 

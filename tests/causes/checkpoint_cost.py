@@ -1,4 +1,4 @@
-"""Everything is saved after every tenth step."""
+"""Save the whole training state after every tenth step."""
 
 import torch
 from torch import nn

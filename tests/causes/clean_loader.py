@@ -1,4 +1,4 @@
-"""Healthy: a light data set behind one persistent worker, with a core left for it; an average of losses as numbers."""
+"""Healthy: a light dataset, one persistent worker with a core of its own, an average of losses as floats."""
 
 import torch
 from torch import nn

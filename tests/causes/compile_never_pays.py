@@ -1,4 +1,4 @@
-"""Compiles a model for a data set that is passed over in a moment, and finds nothing in a cache."""
+"""Compile a model for a tiny dataset, without a compile cache."""
 
 import os
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""On a device: each sample is moved and normalised there by itself."""
+"""On a device: each sample is moved and normalised there one by one."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""On a device: convolutions of one shape, and the choice of their algorithms left to a guess."""
+"""On a device: convolutions of one shape, without benchmarking their algorithms."""
 
 import torch
 from torch import nn

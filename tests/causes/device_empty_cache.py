@@ -1,4 +1,4 @@
-"""On a device: hands the cached memory back in every step."""
+"""On a device: empties the memory cache in every step."""
 
 import torch
 from torch import nn

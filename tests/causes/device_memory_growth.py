@@ -1,4 +1,4 @@
-"""On a device: keeps each loss for the average at the end, and with it the graph that made it."""
+"""On a device: keeps each loss, and with it its graph, for the average at the end."""
 
 import torch
 from torch import nn

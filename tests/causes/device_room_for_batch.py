@@ -1,4 +1,4 @@
-"""On a device: batches so small that it is idle for most of the step, in a fraction of its memory."""
+"""On a device: batches so small that it is mostly idle and its memory mostly free."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""On a device: a vocabulary that misses the Tensor Cores' multiples."""
+"""On a device: a vocabulary whose size Tensor Cores are not aligned to."""
 
 import torch
 from torch import nn

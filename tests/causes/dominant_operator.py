@@ -1,4 +1,4 @@
-"""Sorts a long tensor in every forward."""
+"""Sort a long tensor in every forward pass."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Attention as the textbook writes it: all scores in memory."""
+"""Textbook attention that stores all scores."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""After every epoch of forty steps a validation that records gradients, in batches of four."""
+"""Validate after every epoch of forty steps, with gradients and in batches of four."""
 
 import torch
 from torch import nn

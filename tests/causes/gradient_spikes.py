@@ -1,4 +1,4 @@
-"""Now and then a batch whose values were recorded in another unit."""
+"""Train on data in which an occasional batch was recorded in another unit."""
 
 import torch
 from torch import nn

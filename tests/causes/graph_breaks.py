@@ -1,4 +1,4 @@
-"""A compiled model that looks at a number in the middle of its forward."""
+"""A compiled model that reads a tensor's value within its forward pass."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Adds the losses up as tensors: the sum holds on to the graphs of all of them."""
+"""Sum the losses as tensors, which keeps all of their graphs alive."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Prints every weight's statistics in every step."""
+"""Print every weight's statistics in every step."""
 
 import torch
 from torch import nn

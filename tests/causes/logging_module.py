@@ -1,4 +1,4 @@
-"""The logging module, once for each parameter in every step."""
+"""Log each parameter in every step with the logging module."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Keeps each loss for the average at the end, and with it the graph that made it."""
+"""Keep each loss, and with it its graph, for the average at the end."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Text files of JSON, parsed where they are needed: by the training process itself."""
+"""JSON records that the training process itself parses."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A learning rate that blows the weights up within some steps."""
+"""A learning rate that makes the weights diverge within some steps."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Two ranks under torchrun that average their losses at every step, in many small pieces."""
+"""Two ranks under torchrun that average their losses in every step, in many small all-reduces."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""Sixteen threads, wherever it runs."""
+"""Sixteen threads on any machine."""
 
 import torch
 from torch import nn

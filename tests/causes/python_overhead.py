@@ -1,4 +1,4 @@
-"""Counts words in Python between forward and backward."""
+"""Count words in Python between forward and backward."""
 
 import torch
 from torch import nn

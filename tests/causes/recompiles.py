@@ -1,4 +1,4 @@
-"""A compiled model that is told the number of the step."""
+"""A compiled model that takes the step's number as an argument."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""A scaler whose first scale is far too large and hardly comes down: most steps are left out."""
+"""A scaler whose initial scale is far too large and hardly decreases: most steps are skipped."""
 
 import torch
 from torch import nn

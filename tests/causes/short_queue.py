@@ -1,4 +1,4 @@
-"""One batch in ten takes long; the worker keeps up on average, but its queue of two batches does not last."""
+"""One batch in ten takes long; the worker keeps up on average, but its queue of two batches runs empty."""
 
 import time
 

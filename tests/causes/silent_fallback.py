@@ -1,4 +1,4 @@
-"""A compiled model whose batches have a new length in every step, until torch gives up on it."""
+"""A compiled model whose batches change length in every step, until torch falls back to eager."""
 
 import torch
 from torch import nn

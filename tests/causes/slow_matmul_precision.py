@@ -1,4 +1,4 @@
-"""Large matrix products in float32, on a processor that multiplies bfloat16."""
+"""Large float32 matrix products, on a processor that supports bfloat16."""
 
 import torch
 from torch import nn

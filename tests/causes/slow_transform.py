@@ -1,4 +1,4 @@
-"""A loader with a worker, whose augmentation is a loop in Python."""
+"""A loader with one worker, whose augmentation is a Python loop."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""A short run that tokenises its text at every start."""
+"""A short run that tokenises its text at start-up."""
 
 import torch
 from torch import nn

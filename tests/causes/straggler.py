@@ -1,4 +1,4 @@
-"""Two ranks under torchrun; the second one has longer batches."""
+"""Two ranks under torchrun; the second has longer batches."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""Sixteen workers for a data set that one feeds with ease."""
+"""Sixteen workers for a dataset that one worker loads fast enough."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Very many small layers, and Adam in its plain form."""
+"""Many small layers, and Adam without its fused form."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Short epochs, and workers that are started again for each of them."""
+"""Short epochs, for each of which workers are started again."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""A git repository to compare the present with the past in."""
+"""A git repository in which the present is compared with the past."""
 
 from __future__ import annotations
 

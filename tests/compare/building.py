@@ -34,7 +34,7 @@ MS = 1_000_000
 
 
 def kernel(name: str, launches: int, milliseconds: float) -> KernelRow:
-    """So many launches that take so long together, over all steps of a trace."""
+    """This many launches with this total time, over all steps of a trace."""
     return KernelRow(
         name=name,
         kind="kernel",
@@ -60,7 +60,7 @@ def breakdown(
     marks_steps: bool = True,
     devices: int = 1,
 ) -> Breakdown:
-    """Steps of these lengths; the other times are sums over all of them, and what is left is idle."""
+    """Steps of these lengths; the other times are sums over all of them, and the rest is idle."""
     window = round(sum(step_ms) * MS)
     busy = round((compute_ms + exposed_ms + copies_ms) * MS)
     time = DeviceTime(

@@ -1,4 +1,4 @@
-"""What the tests of rules about computing share: asking one rule, and parts of profiled runs."""
+"""Helpers for tests of rules about computation: running one rule, and parts of profiled runs."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def one(rule: str, profile: Profile) -> Finding:
 
 
 def profiled(profile: Profile, *, steps: int, seconds: float) -> Profile:
-    """The same operators, counted in a window of other steps and seconds."""
+    """Return the profile with a window of other steps and seconds."""
     window = Window(first_step=3, steps=steps, wall_seconds=seconds, trace_path="trace.json")
     return msgspec.structs.replace(profile, evidence=RunEvidence(observed_steps=50, window=window))

@@ -1,4 +1,4 @@
-"""Makes what the tests of this folder share importable."""
+"""Make the shared helpers of this folder importable."""
 
 from __future__ import annotations
 

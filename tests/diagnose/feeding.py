@@ -1,4 +1,4 @@
-"""What the tests of rules about data and copies share: a loader's line, and a step that waits or copies."""
+"""Helpers for tests of rules about data and copies: a loader's line, and a step that waits or copies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LOADER = CallSite(role="loader", file="/home/ada/train.py", line=20)
 
 
 def account(data_wait: float = 0.0, host_to_device: float = 0.0) -> PhaseAccount:
-    """Shares of a step of a tenth of a second, with ten samples."""
+    """Make the account of a step of 0.1 s with ten samples from shares."""
     rest = 1 - data_wait - host_to_device
     return PhaseAccount(
         wall=0.1,

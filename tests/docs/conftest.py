@@ -1,4 +1,4 @@
-"""Puts this folder on the path, for what its tests share."""
+"""Put this folder on the path, for what its tests share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fenced code blocks of a Markdown page, and what is to be done with each."""
+"""The fenced code blocks of a Markdown page, and how each is tested."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _BLOCK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block, and what the comment above it says.
+    """One block with the directives in the comment above it.
 
     ``file`` is the name that it is saved under; ``executed`` is false where the comment says why not. ``needs`` are the
-    packages that are installed first, out of the way; ``given_study`` is true where a study must lie there already.
+    packages that are installed first, out of the way; ``given_study`` is true if it needs an existing study.
     """
 
     page: Path

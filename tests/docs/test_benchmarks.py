@@ -1,4 +1,4 @@
-"""The list of benchmarks names results that are there."""
+"""The list of benchmarks names existing results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documentation tells people to type is right: every block is read, every command known, every page runs.
+"""The commands in the documentation are correct: every block is read, every command known, every page runs.
 
 A page's blocks form one story: they run in order, in one fresh folder. A block under ``<!-- file: NAME -->`` is saved
 there, a Python block is run, and of a console block what follows ``$``. Running trains for real, so that is slow; pages
@@ -48,7 +48,7 @@ def test_every_language_is_known() -> None:
 
 @pytest.mark.parametrize("block", of("python"), ids=str)
 def test_python_compiles(block: Block) -> None:
-    """Of pages that tell no story a block may be a fragment of a function."""
+    """On pages without a story a block may be a fragment of a function."""
     text = block.text if block.page in STORIES else f"def fragment():\n{indent(block.text, '    ')}"
     compile(text, str(block), "exec")
 
@@ -86,7 +86,7 @@ def _assert_known(words: list[str]) -> None:
         return
     assert words[1] in COMMANDS, words
     parser = importlib.import_module(f"hotlap.cli.{words[1]}").parser()
-    own, _ = parser.split(words[2:])  # raises for an option that there is not
+    own, _ = parser.split(words[2:])  # raises for an unknown option
     assert all(not it.startswith("--") or it.partition("=")[0] in parser.format_help() for it in own)
 
 
@@ -137,7 +137,7 @@ def _run(command: list[str], folder: Path, environment: dict[str, str], block: B
 
 
 def _with_packages(environment: dict[str, str], block: Block, folder: Path) -> dict[str, str]:
-    """Beside what the tests run in, which other tests want as it is."""
+    """Next to the environment of the tests, which other tests need unchanged."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), *block.needs]
     _run(command, folder.parent, environment, block)
     return {**environment, "PYTHONPATH": os.pathsep.join((environment["PYTHONPATH"], str(folder)))}

@@ -1,4 +1,4 @@
-"""The site builds from the repository, with warnings as errors, and holds a page for all that has one."""
+"""The site builds from the repository, with warnings as errors, and has all pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hotlap.source.lint.api import all_rules as lint_rules
 
 
 class _Loudest(logging.Handler):
-    """Keeps what MkDocs warns of; it counts warnings in strict mode only when its own command starts it."""
+    """Record the warnings of MkDocs; it counts warnings in strict mode only when its own command starts it."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

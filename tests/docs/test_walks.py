@@ -1,4 +1,4 @@
-"""The walks through the rooms in docs/architecture.md lead along code that exists."""
+"""The walks through the rooms in docs/architecture.md name code that exists."""
 
 from __future__ import annotations
 

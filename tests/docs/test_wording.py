@@ -1,4 +1,4 @@
-"""Phrases that readers stumble over stay out of the sources, the documentation and the README."""
+"""Banned phrases occur neither in the sources nor in the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documentation makes (a lever, a rule, an instrument) passes the suite that holds for all of its kind."""
+"""The documentation's examples (a lever, a rule, an instrument) pass the conformance suite of their kind."""
 
 from __future__ import annotations
 

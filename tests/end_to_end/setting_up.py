@@ -1,4 +1,4 @@
-"""Projects with a checkpoint in them, and trials of their scripts in a demanded mode."""
+"""Projects with a checkpoint in them, and trials of their scripts in a given mode."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from hotlap.trial.isolating import Isolator  # noqa: E402
 
 
 def tell(project: Path, runs: Path, mode: str) -> dict[str, Any]:
-    """What became of the trial, and whether the project is as before."""
+    """The outcome of the trial, and whether the project is unchanged."""
     os.chdir(project)
     before = seen(project)
     told: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""A small training in which numbers go bad at some step, in the way that is asked for: the script of the hunts."""
+"""A small training script whose numbers stop being finite at some step, in a chosen way."""
 
 import argparse
 import math
@@ -61,7 +61,7 @@ class Attention(nn.Module):
 
 
 class Spoil(nn.Module):
-    """Passes its input on, and spoils it at the step that is asked for."""
+    """Pass the input on, and make it not finite at the requested step."""
 
     step = 0
 

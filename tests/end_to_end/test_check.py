@@ -1,4 +1,4 @@
-"""``hotlap check`` on real launches: what was made slower fails, what was not does not, and nothing is left behind."""
+"""``hotlap check`` on real launches: a slower script fails, an unchanged one passes, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_nothing_is_left_whatever_ends_it(project: Path, number: signal.Signals)
     with started as process:
         assert process.stderr is not None
         assert any("trying, set 1" in line for line in process.stderr)
-        time.sleep(4)  # into the set: its arms are running
+        time.sleep(4)  # into the replicate: its arms are running
         children = psutil.Process(process.pid).children(recursive=True)
         assert len(children) >= 3
         process.send_signal(number)

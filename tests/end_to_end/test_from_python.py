@@ -45,7 +45,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def keep(script: Path, *settings: Setting) -> Path:
-    """A finished study of the script that kept these levers; what it knows of the script is what a launch saw."""
+    """A finished study of the script that kept these levers; its facts of the script are those of a launch."""
     workload = Workload(kind="script", target="train.py", directory=str(script.parent), python=sys.executable)
     executor = LocalExecutor(script.parent.parent / "runs")
     seen = executor.launch(LaunchRequest(assignment=Assignment(workload=workload, instruments=(Observe(),)), steps=4))

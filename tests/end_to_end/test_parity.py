@@ -38,7 +38,7 @@ BUGS = (
 
 
 class Launches:
-    """Each launch is made once, however many tests look at it."""
+    """Each launch is made once, however many tests use it."""
 
     def __init__(self, folder: Path) -> None:
         self._executor = LocalExecutor(folder / "runs")

@@ -1,10 +1,10 @@
 """Patched equals injected: real scripts, with plans made by hand, run once with the levers installed from outside and
 once as a patched copy with no plan. The losses of both must agree to the last bit.
 
-How fast they are is not looked at here: `hotlap patch` does, in turns.
+Their speed is not tested here: `hotlap patch` measures it, in turns.
 
 Of the workloads that train two are not here: no_optimizer.py, where the levers begin with the second step from outside
-(the first backward shows which module is trained), and unseeded_dataset.py, which differs from itself.
+(the first backward shows which module is trained), and unseeded_dataset.py, which differs from run to run.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def mode(request: pytest.FixtureRequest) -> Mode:
 
 @pytest.fixture
 def set_up(tmp_path: Path, mode: Mode) -> SetUp:
-    """Makes a project of a script, and a way to start its trials; skips where this machine lacks the mode."""
+    """Make a project of a script, and a way to start its trials; skips where this machine lacks the mode."""
 
     def make(script: str, **fields: object) -> Setup:
         made = Setup(make_project(tmp_path / "project", script), tmp_path / "runs", mode, **fields)  # type: ignore[arg-type]
@@ -448,7 +448,7 @@ exec setpriv --bounding-set -all --inh-caps -all --ambient-caps -all --securebit
 
 
 def hotlap(project: Path, *words: str, fenced: bool = False) -> tuple[int, str]:
-    """The real command in a project: its exit code and all that it said. ``fenced``: where user namespaces are
+    """The real command in a project: its exit code and its output. ``fenced``: where user namespaces are
     forbidden, as in most containers; skips where that cannot be made so."""
     command, environment = command_line(words)
     if fenced:

@@ -1,4 +1,4 @@
-"""Training that wastes its time in ways that are known: a slow transform in the main process, and a list of losses."""
+"""Training that wastes time in known ways: a slow transform in the main process, and a list of losses."""
 
 from __future__ import annotations
 

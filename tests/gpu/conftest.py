@@ -36,7 +36,7 @@ STEPS_COMPARED = 120
 
 
 class Lab:
-    """Launches of the trainer, and the comparisons of numbers that levers owe."""
+    """Launches of the trainer, and the comparisons of numbers that levers need."""
 
     def __init__(self, directory: Path) -> None:
         self.executor = LocalExecutor(directory)
@@ -62,7 +62,7 @@ class Lab:
         return run
 
     def prove(self, setting: Setting, model: str) -> Parity:
-        """The lever against the untouched trainer, with the evidence that the search would gather."""
+        """The lever against the unmodified trainer, with the evidence that the search would gather."""
         changes_precision = any(name in ("dtype", "precision") for name, _ in setting.values)
         return judge(
             ParityEvidence(
@@ -119,5 +119,5 @@ def told() -> Any:
 
 @pytest.fixture(scope="session")
 def lever() -> Any:
-    """Makes settings by name."""
+    """Make settings by name."""
     return make_setting

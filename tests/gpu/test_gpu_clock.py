@@ -1,4 +1,4 @@
-"""The step clock on a device's events: what it says is true, and it never waits for the device."""
+"""The step clock on a device's events: its times are right, and it never waits for the device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETTLED = slice(10, None)
 
 
 def milliseconds(run: Run, phase: str) -> float:
-    """The median over the steps in which nothing is new any more."""
+    """The median over the steps after warm-up."""
     return 1e3 * median(run.steps.seconds_in(phase)[SETTLED])
 
 

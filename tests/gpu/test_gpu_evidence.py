@@ -1,4 +1,4 @@
-"""Evidence of a launch on a device: its memory, its copies, its trace, and that gathering it never waits for it."""
+"""Evidence of a launch on a device: its memory, its copies, its trace, which are gathered without waiting for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levers on a real device: each is really switched on, and training still computes the same."""
+"""Levers on a real device: each really takes effect, and losses stay identical or within rounding."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_training_still_computes_the_same(lab, setting: Setting, model: str) -> 
 @pytest.mark.parametrize("setting", [LOADER, AHEAD], ids=["loader", "device-prefetch"])
 @pytest.mark.parametrize("flags", [(), ("--pinned",)], ids=["pageable", "pinned"])
 def test_what_only_moves_data_changes_no_loss(lab, setting: Setting, flags: tuple[str, ...]) -> None:
-    """Over two epochs, so that the end of one is among them."""
+    """Two epochs, to include the end of one."""
     plain = lab.launch(*flags, steps=140)
     assert list(lab.launch(*flags, settings=(setting,), steps=140).steps.loss) == pytest.approx(
         list(plain.steps.loss), rel=1e-6

@@ -1,6 +1,6 @@
-"""A training loop that knows nothing of hotlap; each flag plants one thing that the tests of this folder look for.
+"""A training loop without hotlap; each flag plants one thing that the tests of this folder look for.
 
-Prints two JSON objects: what it saw of itself in its sixth step, and at its end the losses that it kept.
+Prints two JSON objects: its own measurements in the sixth step, and at its end the losses.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def nothing():
 
 
 def busy_work(seconds):
-    """A function that keeps the device busy for about so long, and how long it really takes."""
+    """A function that keeps the device busy for about this long, and how long it really takes."""
     left = torch.randn(4096, 4096, device=device)
     product = torch.empty_like(left)
 

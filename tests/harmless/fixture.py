@@ -1,4 +1,4 @@
-"""The folders that rows run in, and what is found in them before and after."""
+"""The folders that rows run in, and their content before and after."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Row:
         return self.top / area / (str(self.number) if area == TEMPORARY else self.operation.name.replace("/", "|"))
 
     def as_job(self) -> dict[str, str]:
-        """What ``inside.py`` needs to know."""
+        """The job of ``inside.py``."""
         return {
             "name": self.operation.name,
             "code": self.operation.code,
@@ -135,7 +135,7 @@ _VARIABLES = {"home": "HOME", "data": "DATA", "shared": "SHARED", TEMPORARY: "TM
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """All that is kept of one file: what must be the same after a trial."""
+    """The properties of one file that must be the same after a trial."""
 
     mode: int
     inode: int
@@ -183,7 +183,7 @@ def _entry(path: str) -> Entry:
 
 
 def _digest(path: str) -> str:
-    """Of what is written in a file; holes, which its size and blocks tell of, are passed over."""
+    """Of what is written in a file; holes, which its size and blocks reveal, are passed over."""
     digest = hashlib.sha1()
     with open(path, "rb") as file:  # noqa: PTH123 (names that are not UTF-8)
         end = os.fstat(file.fileno()).st_size

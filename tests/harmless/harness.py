@@ -1,4 +1,4 @@
-"""Runs rows of the table, plainly or inside a trial, and says what each saw and what it changed outside."""
+"""Runs rows of the table, plainly or inside a trial, and report what each observed and what it changed outside."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LIMIT_SECONDS = 800.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a script printed, and how it ended in words where it did not end well."""
+    """The output of a script, and how it ended if it failed."""
 
     output: str
     failure: str = ""
@@ -89,7 +89,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one row: the value that it returned, or the error that it raised; and what changed outside."""
+    """The result of one row: the value that it returned, or the error that it raised; and what changed outside."""
 
     value: Any = None
     error: str = ""
@@ -124,7 +124,7 @@ _VERDICTS: Mapping[Mode, Mapping[str, frozenset[Verdict]]] = {
 
 
 def verdict(plain: Result, trial: Result) -> Verdict:
-    """What a trial made of a row that was also run plainly."""
+    """The verdict on a row in a trial, against its plain run."""
     if trial.changed:
         return "harms"
     if trial.is_like(plain):
@@ -133,7 +133,7 @@ def verdict(plain: Result, trial: Result) -> Verdict:
 
 
 def expected(operation: Operation, mode: Mode) -> frozenset[Verdict]:
-    """What a trial in this mode may make of a row."""
+    """The verdicts allowed for a row in this mode."""
     stated = {"namespaces": operation.namespaces, "fence": operation.fence, "none": operation.none}
     return _VERDICTS[mode][stated[mode]]
 
@@ -149,7 +149,7 @@ class Launched:
 
 
 def launch(runner: Runner, operations: Sequence[Operation], top: Path) -> Launched:
-    """Run rows in one launch, in folders made below ``top``, which is made for it and removed when all is well."""
+    """Run rows in one launch, in folders made below ``top``, which is created for it and removed on success."""
     rows = make(top, operations)
     script = top / "project" / "train.py"
     shutil.copy(_INSIDE, script)

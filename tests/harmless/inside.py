@@ -48,12 +48,12 @@ def names(path: str | os.PathLike[str] = ".") -> list[str]:
 
 
 def sh(command: str, **variables: str) -> str:
-    """What a shell that ends at the first error prints."""
+    """Return the output of a shell that ends at the first error."""
     return run("/bin/sh", "-ec", command, **variables)
 
 
 def run(*command: str, feed: str = "", **variables: str) -> str:
-    """What a program prints; raises CalledProcessError where it fails."""
+    """Return the output of a program. Raises CalledProcessError if it fails."""
     done = subprocess.run(
         command, input=feed, stdout=subprocess.PIPE, check=True, text=True, env={**os.environ, **variables}
     )
@@ -61,7 +61,7 @@ def run(*command: str, feed: str = "", **variables: str) -> str:
 
 
 def python(code: str, *flags: str, env: dict[str, str] | None = None) -> str:
-    """What a Python of its own prints."""
+    """Return the output of another Python process."""
     command = [sys.executable, *flags, "-c", textwrap.dedent(code)]
     return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=env).stdout
 
@@ -84,7 +84,7 @@ def caught(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> st
 
 
 def look(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a file is, as far as it is the same on every machine."""
+    """The properties of a file that are the same on every machine."""
     try:
         status = os.lstat(path)
     except OSError as failure:

@@ -16,9 +16,9 @@ InNone: TypeAlias = Literal["same", "differs", "harms"]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Python source, run in a folder of its own that holds a small project, and what must come of it in a trial.
+    """Python source, run in a folder of its own that holds a small project, and its expected result in a trial.
 
-    ``code`` is the body of a function that returns what the script saw, as plain data without paths or times; the
+    ``code`` is the body of a function that returns what the script observed, as plain data without paths or times; the
     functions of ``inside.py`` are at hand. ``setup`` is shell, run in the row's folder before the launch.
 
     ``namespaces``: the same result as without hotlap (``same``), an error (``denied``) or another result
@@ -62,7 +62,7 @@ def native(
 
 
 def for_others(differs: InNamespaces) -> InNamespaces:
-    """What namespaces make of a row where they are not an administrator's, whose layers alone keep the names of a
+    """The result of a row in namespaces that are not an administrator's, whose layers alone keep the names of a
     linked file together and rename folders that were there before (docs/isolation.md)."""
     return "same" if os.geteuid() == 0 else differs
 

@@ -20,7 +20,7 @@ from harmless.table import TABLE
 LEAST_ROWS = 250
 GROUPS = get_args(Group)
 
-# That the rows do harm where nothing protects shows that the table would see it; `make test-all` looks.
+# Without protection the rows do harm, which shows that the table would detect it; `make test-all` runs that.
 ALL_MODES = [pytest.param(it, marks=[pytest.mark.slow] if it == "none" else []) for it in MODES]
 Launch: TypeAlias = Callable[[Group, Mode | None], Launched]
 
@@ -48,7 +48,7 @@ def launch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def launches_of(test: pytest.Item) -> list[tuple[Group, Mode | None]]:
-    """What a test looks at: each compares with the plain launch."""
+    """The modes of a test: each is compared with the plain launch."""
     given = test.callspec.params if hasattr(test, "callspec") else {}
     group = given["operation"].group if "operation" in given else given.get("group")
     return [(group, None), (group, given.get("mode"))] if group is not None else []

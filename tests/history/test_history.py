@@ -34,7 +34,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def keep(root: Path, found: Study, day: int, **fields: object) -> Path:
-    """Write a study as the command would leave it that made it on that day of February 2026."""
+    """Write a study as its command would have on that day of February 2026."""
     with create_study(root, found.workload, Options()) as journal:
         started = f"2026-02-{day:02d}T10:00:00+00:00"
         named = {"identifier": journal.header.identifier, "started": started, **fields}
@@ -56,7 +56,7 @@ def test_all_sorts_of_studies(root: Path, capsys: pytest.CaptureFixture[str]) ->
     keep(root, fakes.NOT_CONFIRMED, 6)
     keep(root, fakes.INTERRUPTED, 7)
     cut = {"plan": Plan(settings=(fakes.LOADER,)), "outcomes": fakes.OUTCOMES[:1]}
-    keep(root, msgspec.structs.replace(fakes.INTERRUPTED, **cut), 8)  # its only trial was against the bare script
+    keep(root, msgspec.structs.replace(fakes.INTERRUPTED, **cut), 8)  # its only trial was against the unmodified script
     keep(root, msgspec.structs.replace(fakes.FINISHED, plan=Plan()), 9)
     keep(root, fakes.QUICK_LOOK, 10)
     page = shown(capsys)

@@ -19,7 +19,7 @@ Launch = Callable[..., Run]
 
 @pytest.fixture
 def target(tmp_path: Path) -> Target:
-    """Makes the workload of two functions of ``models.py``, which is copied into a folder of its own."""
+    """Make the workload of two functions of ``models.py``, which is copied into a folder of its own."""
     shutil.copy(Path(__file__).with_name("models.py"), tmp_path / "models.py")
 
     def make(model: str, inputs: str = "rows") -> Workload:
@@ -36,7 +36,7 @@ def target(tmp_path: Path) -> Target:
 
 @pytest.fixture
 def launch(target: Target, tmp_path: Path) -> Launch:
-    """Runs one child alone for some calls of the model."""
+    """Run one child alone for some calls of the model."""
 
     def run(model: str, inputs: str = "rows", steps: int = 12, **fields: Any) -> Run:
         workload = target(model, inputs)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 TRAINED = Path(__file__).parent / "trained"
-"""Where :func:`train` leaves its weights."""
+"""The file of the weights that :func:`train` writes."""
 
 
 class Cnn(torch.nn.Module):
@@ -90,7 +90,7 @@ def digits() -> list[torch.Tensor]:
 
 
 def accuracy(outputs: list[Any]) -> list[float]:
-    """One figure for each input: the share of its digits that are read right."""
+    """One figure for each input: the share of its digits that are classified correctly."""
     _, labels = _digits()
     return [
         float((torch.as_tensor(it["logits"]).argmax(-1) == batch).float().mean())

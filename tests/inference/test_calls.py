@@ -1,4 +1,4 @@
-"""A model's calls as steps: timed, taken in turns, and ended by whatever a model may do."""
+"""A model's calls as steps: timed, taken in turns, and ended in every way that a model may end."""
 
 from __future__ import annotations
 

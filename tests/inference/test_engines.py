@@ -1,4 +1,4 @@
-"""Other engines than torch, on real models: each runs, is seen to have run, and keeps the outputs that it owes."""
+"""Other engines than torch, on real models: each runs, is shown to have run, and keeps its quality."""
 
 from __future__ import annotations
 

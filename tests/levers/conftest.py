@@ -19,7 +19,7 @@ MKLDNN = dir(torch.backends.mkldnn)
 
 
 class Driver:
-    """Each method is one doorway of torch, with the hooks called as in a child process."""
+    """Each method is one entry point of torch, with the hooks called as in a child process."""
 
     def __init__(self) -> None:
         self.hooks = Hooks(torch=torch)
@@ -105,7 +105,7 @@ def driver_kind() -> type[Driver]:
 
 @pytest.fixture
 def driver() -> Iterator[Driver]:
-    """A driver whose levers leave torch as they found it."""
+    """A driver whose levers are undone after the test."""
     settings = (
         torch.get_num_threads(),
         torch.get_float32_matmul_precision(),

@@ -1,4 +1,4 @@
-"""Install each setting of the list on standard input, and say what that wrote: lever -> one text for each setting."""
+"""Install each setting of the list on standard input, and print what that wrote: lever -> one text for each setting."""
 
 from __future__ import annotations
 

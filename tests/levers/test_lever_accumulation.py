@@ -27,7 +27,7 @@ def setting(micro_batches: int) -> Any:
 
 
 class Tagger(nn.Module):
-    """A class for each token, and one that notes how many samples each of its forward passes was given."""
+    """A class for each token; records how many samples each forward pass gets."""
 
     def __init__(self, width: int, classes: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Tagger(nn.Module):
 
 
 class Loop:
-    """A training loop with all that may come between loss and step, through the hooks of a lever or of none."""
+    """A training loop with everything that may come between loss and step, with or without a lever."""
 
     def __init__(self, driver: Any, model: nn.Module, *, clip: float | None, scaled: bool, smoothing: float) -> None:
         self.driver, self.model, self.clip, self.smoothing = driver, model, clip, smoothing

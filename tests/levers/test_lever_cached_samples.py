@@ -26,7 +26,7 @@ KEPT = make_setting("cached-samples")
 
 
 class Prepared(Dataset):
-    """Counts how often it is asked for a sample."""
+    """Count the requested samples."""
 
     def __init__(self, length: int = 12) -> None:
         self.length = length
@@ -72,7 +72,7 @@ class Strange(Prepared):
 
 
 class Together(Prepared):
-    """Answers many numbers at once, as the data sets of Hugging Face do."""
+    """Return many samples at once, as the data sets of Hugging Face do."""
 
     def __getitems__(self, numbers: list[int]) -> list[Any]:
         self.asked += len(numbers)
@@ -151,7 +151,7 @@ def test_what_cannot_be_kept_is_left_alone_and_said(driver: Any, dataset: Any, w
 
 
 def test_a_data_set_that_changes_is_read_as_before(driver: Any) -> None:
-    """A curriculum, say: what a sample is depends on something that the script sets between epochs."""
+    """For example a curriculum: samples depend on something that the script sets between epochs."""
     driver.install(KEPT)
     dataset = Prepared()
     loader = driver.loader(dataset, batch_size=12)

@@ -16,7 +16,7 @@ from hotlap.levers.support.situations import make_setting
 
 @dataclass
 class MetaSide:
-    """Remembers what it copied ahead and what was taken."""
+    """Record what was copied ahead and what was used."""
 
     device_type: str = "meta"
     copied: list[Any] = field(default_factory=list)

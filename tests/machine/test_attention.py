@@ -1,4 +1,4 @@
-"""What a fused operator saves of attention, as it is measured."""
+"""The measured saving of fused attention."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_each_size_has_both_times() -> None:
 
 
 def test_a_processor_is_measured_with_one_thread_and_with_many() -> None:
-    """And left with as many as it was said to have; a device has no threads to set."""
+    """The number of threads is restored; a device has none to set."""
     torch.set_num_threads(1)
     rates = measure_attention("cpu", DeviceClock(lambda: None), 60.0, threads=2)
     assert torch.get_num_threads() == 2

@@ -1,4 +1,4 @@
-"""Runs with the losses that a test of parity wants."""
+"""Runs with given losses, for tests of parity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The change of a mean: its value, an interval that holds what it promises, and no answer where there is no ground."""
+"""The change of a mean: its value, an interval with the stated coverage, and no answer without data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(steps: int) -> None:
 
 
 def test_steps_that_resemble_their_neighbours_widen_it() -> None:
-    """Drifting steps carry less than their number says: the same values in another order leave less doubt."""
+    """Drifting steps carry less information than as many independent ones: the same values in another order leave less
+    doubt."""
     drifting = [1.0 + 0.1 * (step // 20 % 2) for step in range(160)]
     mixed = random.Random(0).sample(drifting, len(drifting))
     wide, narrow = relative_change(drifting, [1.0] * 160), relative_change(mixed, [1.0] * 160)

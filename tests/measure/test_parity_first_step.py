@@ -1,4 +1,4 @@
-"""Gate G2 alone: what passes it, what does not, and what leaves it open."""
+"""Gate G2 alone: what passes it, what does not, and what is inconclusive."""
 
 from __future__ import annotations
 

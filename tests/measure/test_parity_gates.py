@@ -1,4 +1,4 @@
-"""The gates G1, G3 and G4 alone: what passes each, what does not, and what leaves it open."""
+"""The gates G1, G3 and G4 alone: what passes each, what does not, and what is inconclusive."""
 
 from __future__ import annotations
 

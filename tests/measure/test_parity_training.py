@@ -132,7 +132,7 @@ Trained = Callable[[Training], Run]
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
-    """Trains each way once; the baseline's repetition has an entry of its own."""
+    """Train each way once; the baseline's repeat has an entry of its own."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("gradients")

@@ -21,7 +21,7 @@ BUILD = TESTS.parent / "build" / "simulated"
 
 @pytest.fixture
 def device(tmp_path: Path) -> Callable[..., SimulatedDevice]:
-    """Makes devices of a kind, one unless asked for more."""
+    """Make devices of a kind, one by default."""
 
     def made(kind: str = "a100", *, count: int = 1, scenario: str = "") -> SimulatedDevice:
         try:
@@ -34,7 +34,7 @@ def device(tmp_path: Path) -> Callable[..., SimulatedDevice]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., str]:
-    """Runs a script with a device, under torchrun where it wants ``ranks``, and returns what it printed; a failure of
+    """Run a script with a device, under torchrun if it has ``ranks``, and return what it printed; a failure of
     the script fails the test."""
 
     def ran(device: SimulatedDevice, source: str, *arguments: str, ranks: int = 1) -> str:

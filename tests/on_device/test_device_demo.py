@@ -1,4 +1,4 @@
-"""``make device-demo``: a report that nobody can take for one of real hardware, and a good end without a compiler."""
+"""``make device-demo``: its report names the simulation, and it needs no compiler to say so."""
 
 from __future__ import annotations
 

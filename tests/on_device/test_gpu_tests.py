@@ -1,4 +1,4 @@
-"""Tests that real hardware is asked for, on a simulated device: `make test-device` runs all of them, the gate these."""
+"""Tests for real hardware, on a simulated device: `make test-device` runs all of them, the gate these."""
 
 from __future__ import annotations
 

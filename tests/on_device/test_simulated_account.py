@@ -50,5 +50,5 @@ def test_storages_of_the_device_are_counted_next_to_its_allocator(
     assert allocator["limit_bytes"] > 30 * 2**30 and allocator["retries"] == 0
     counted = sum(account["peak"].values())
     assert counted <= allocator["peak_allocated_bytes"] <= allocator["peak_reserved_bytes"]
-    # The simulation keeps no history: the account is there all the same, and says so.
+    # The simulation keeps no history: there is still an account, and it says so.
     assert allocator["snapshot_path"] == "" and any("keeps no history" in it for it in study["warnings"])

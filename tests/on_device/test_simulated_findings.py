@@ -23,7 +23,7 @@ Judge = Callable[..., dict[str, dict[str, Any]]]
 
 @pytest.fixture
 def judge(tmp_path: Path, device: Callable[..., SimulatedDevice]) -> Judge:
-    """What `bench.findings` says of scripts, by their names."""
+    """The scores of `bench.findings`, by script."""
 
     def judged(*names: str) -> dict[str, dict[str, Any]]:
         out = tmp_path / "findings"

@@ -1,4 +1,4 @@
-"""CUDA graphs: captured without being done, replayed for one launch; and training steps inside of them."""
+"""CUDA graphs: captured without being executed, replayed for one launch; and training steps inside of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A DataLoader's workers on simulated time: they work ahead of whoever trains, each by a clock of its own."""
+"""A DataLoader's workers on simulated time: they work ahead of the training process, each by a clock of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials of a script on a simulated device: the same figures whenever and wherever they are made."""
+"""Trials of a script on a simulated device: the same figures at any time and on any machine."""
 
 from __future__ import annotations
 

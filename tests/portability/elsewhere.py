@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib.abc
 import importlib.machinery
-import multiprocessing.connection  # these decide on import what the system has
+import multiprocessing.connection  # these check at import what the system has
 import os
 import signal
 import socket
@@ -53,7 +53,7 @@ DECIDED = (ctypes, multiprocessing.connection, psutil, rich._windows, rich.conso
 
 
 class _Absent(importlib.abc.MetaPathFinder):
-    """Finds nothing, and says so for the modules that the system lacks."""
+    """Find nothing, and report the modules that the system lacks as missing."""
 
     def __init__(self, names: set[str]) -> None:
         self._names = names

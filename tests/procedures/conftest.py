@@ -1,4 +1,4 @@
-"""Makes the fake script of this folder importable."""
+"""Make the fake script of this folder importable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levers for the search over a :mod:`fake_script`: they install nothing, since the script's arithmetic knows them."""
+"""Levers for the search over a :mod:`fake_script`: they install nothing, since the fake script has their effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine that others keep busy: what was measured then is measured again, or marked for good."""
+"""A machine that other processes keep busy: measurements are repeated, or marked as disturbed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_quiet_machine_costs_nothing() -> None:
 
 
 def test_what_others_disturbed_is_measured_again_when_they_pause() -> None:
-    """The first run meets a busy machine that calms down within the wait: nothing of it is left in the study."""
+    """The first run is on a busy machine that calms down within the wait: the study does not use it."""
     executor = FakeExecutor(FakeScript(**BUSY, calm_after_seconds=20.0))
     study = look(executor)
     assert study.account_before is not None and study.account_before.wall == pytest.approx(STEP_SECONDS)
@@ -172,7 +172,7 @@ def test_rates_of_the_machine_that_others_slowed_down_are_named() -> None:
 
 
 def test_no_lever_is_passed_over_for_what_others_did() -> None:
-    """The loader alone was slow since others ran: no bound on a compute lever comes of that."""
+    """The loader alone was slow because of other processes: it must not bound a compute lever."""
     levers = named(lever("half", addresses=("unfused-optimizer",)))
     effects = {setting("half"): Effect(compute=0.5)}
     for others in (0.0, 0.6):

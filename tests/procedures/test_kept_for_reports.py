@@ -1,4 +1,4 @@
-"""What a study keeps for those who look at it later: the losses its plan was judged by, and the loader's rates."""
+"""What a study keeps for later reports: the losses its plan was judged by, and the loader's rates."""
 
 from __future__ import annotations
 

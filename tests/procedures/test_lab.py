@@ -1,4 +1,4 @@
-"""The three-run lab on a script of arithmetic."""
+"""The three-run lab on a fake script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search that is cut at any moment: what it leaves is valid, and going on measures nothing twice."""
+"""A search that is interrupted at any moment leaves a valid study, and resuming measures nothing twice."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPTIONS = Options(budget_seconds=900.0)
 
 
 class Killed(BaseException):
-    """Stands for kill -9: nothing of the search may run after it."""
+    """In place of kill -9: nothing of the search may run after it."""
 
 
 def run(journal: Journal, interrupt: Interrupt | None = None) -> tuple[Study, FakeExecutor]:
@@ -82,7 +82,7 @@ def test_killed_at_a_call_and_resumed(tmp_path: Path, uninterrupted: tuple[Study
             study, executor = run(journal)
         assert anonymous(study) == anonymous(expected)
         assert anonymous(load_study(root)) == anonymous(expected)
-        # Nothing that was answered before the cut was asked again: only the call that was cut is repeated.
+        # Nothing that was answered before the cut was requested again: only the call that was cut is repeated.
         assert Counter(executor.requests) == Counter(requests) - Counter(requests[: call - 1])
 
 

@@ -1,4 +1,4 @@
-"""How many arms are alive together, by what the script takes of memory."""
+"""How many arms are alive together, by the memory of the script."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def matches_snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], bool]:
-    """Whether a text is what the snapshot of that name holds; with --update the snapshot becomes the text."""
+    """Compare a text with the snapshot of that name; with --update replace the snapshot."""
 
     def matches(name: str, shown: str) -> bool:
         path = SNAPSHOTS / f"{name}.txt"

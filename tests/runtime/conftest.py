@@ -1,4 +1,4 @@
-"""Makes what the tests of this folder share importable, and the hunt for numbers that are not finite."""
+"""Make what the tests of this folder share importable, and the hunt for numbers that are not finite."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ from hotlap.runtime.not_finite.watch import NumbersWatch
 @pytest.fixture
 def hunt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hunt]:
     """Runs a training and returns what was found. ``check_from`` is the step from which on operations are checked;
-    ``at_the_end`` the watch is told that the script has ended."""
-    monkeypatch.setattr("hotlap.runtime.not_finite.checked_steps.switch_compiling_off", lambda: None)  # it is for good
+    ``at_the_end`` the watch is notified that the script has ended."""
+    monkeypatch.setattr(
+        "hotlap.runtime.not_finite.checked_steps.switch_compiling_off", lambda: None
+    )  # it cannot be removed
     watches: list[NumbersWatch] = []
     interceptions: list[Interception] = []
 

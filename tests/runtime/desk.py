@@ -1,4 +1,4 @@
-"""A user's working directory between which and a study's overlay scripts are run."""
+"""A user's working directory and a study's overlay, with which scripts are run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Performs file operations that it reads as JSON lines, with or without redirection, and answers what it saw.
+"""Performs file operations that it reads as JSON lines, with or without redirection, and prints the results.
 
 ``file_operations_child.py OVERLAY DIRECTORY``; the overlay ``-`` means: without redirection.
 """

@@ -1,6 +1,6 @@
 """Runs a user's script as a trial does, with its writes redirected: ``redirected_child.py OVERLAY SCRIPT``.
 
-The overlay ``-`` means: without redirection. The files that were written are told in OVERLAY/../files.json.
+The overlay ``-`` means: without redirection. The files that were written are listed in OVERLAY/../files.json.
 """
 
 from __future__ import annotations

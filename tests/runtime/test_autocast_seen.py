@@ -1,4 +1,4 @@
-"""Autocast is known wherever it is entered: around the model's call, in its forward, or by a wrapper of that."""
+"""Autocast is detected wherever it is entered: around the model's call, in its forward, or by a wrapper of that."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_model_in_full_precision_has_no_autocast(observer: Observer) -> None:
 
 
 class Watched(Plain):
-    """Writes down whether its layers had hooks in its forward."""
+    """Record whether its layers had hooks in its forward."""
 
     def __init__(self, apply: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
         super().__init__()

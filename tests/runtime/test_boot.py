@@ -1,4 +1,4 @@
-"""hotlap's entrance into a process: it starts, or the process ends and says why."""
+"""hotlap's start in a process: it starts, or the process ends with the reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hotlap.sandbox.boundary import Boundary
 from hotlap.trial.command import HOOKS_DIRECTORY
 
 PLAN = '[hotlap]\nformat = 1\n[levers.matmul-precision]\nprecision = "high"\n'
-# A torch that hotlap cannot hang onto, quick to import.
+# A torch without the functions that hotlap hooks, quick to import.
 FAKE_TORCH = {"torch/__init__.py": "import torch.nn\n", "torch/nn.py": ""}
 
 

@@ -1,4 +1,4 @@
-"""The child's line to the controller when the script closes descriptors that are not its own."""
+"""The child's connection to the controller when the script closes descriptors that are not its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any sequence of file operations looks the same with and without redirection, and leaves the user's tree alone."""
+"""File operations have the same results with and without redirection, which leaves the user's tree alone."""
 
 from __future__ import annotations
 

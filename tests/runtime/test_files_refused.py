@@ -1,4 +1,4 @@
-"""Writes that go around the overlay, that are refused, or that find no room, and how all is put back."""
+"""Writes that go around the overlay, that are refused, or that find no space, and how everything is restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an ordinary user's layers cannot do is made up for; what a layer does too cheaply is said."""
+"""What an ordinary user's layers cannot do is emulated; what a layer does too cheaply is reported."""
 
 from __future__ import annotations
 

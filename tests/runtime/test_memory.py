@@ -27,7 +27,7 @@ FLOAT = 4
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Account]:
-    """Runs a training with the instrument, and returns what it reports."""
+    """Run a training with the instrument, and return what it reports."""
     monkeypatch.setattr("hotlap.runtime.not_finite.checked_steps.switch_compiling_off", lambda: None)  # it is for good
     hooks = Hooks(torch=torch)
     interception = Interception(hooks)

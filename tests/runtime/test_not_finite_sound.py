@@ -1,4 +1,4 @@
-"""What legitimately passes through infinity is left in peace by the hunt, and no number changes."""
+"""Legitimate infinities are not reported, and no number changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launch that observes sees between steps, and how long it looks for it."""
+"""What an observing launch records between steps, and how long it waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an ordinary user may not do to their own files is refused in a trial too, and what they may do is not."""
+"""A trial refuses what ordinary users may not do to their own files, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trackers are told to stay silent, in the study, and by variables that all have a source."""
+"""Trackers are silenced within the study by variables that all have a source."""
 
 from __future__ import annotations
 

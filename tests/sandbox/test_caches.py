@@ -14,7 +14,7 @@ def test_the_homes_own(tmp_path: Path) -> None:
 
 
 def test_of_a_home_of_libraries_only_the_caches(tmp_path: Path) -> None:
-    """People keep checkpoints beside the hub's downloads."""
+    """People keep checkpoints next to the hub's downloads."""
     found = cache_folders({"HF_HOME": str(tmp_path / "hf"), "TORCH_HOME": str(tmp_path / "torch")}, "/home/me", ())
     assert {str(tmp_path / it) for it in ("hf/hub", "hf/datasets", "torch/hub")} <= set(found)
     assert not {str(tmp_path / "hf"), str(tmp_path / "torch")} & set(found)

@@ -1,4 +1,4 @@
-"""Real commands in isolation: what they can do, and how they end for whoever started them."""
+"""Real commands in isolation: what they can do, and how they end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PYTHON = shlex.quote(sys.executable)
 
 
 def require(isolator: Isolator) -> None:
-    """Skip where this machine's kernel does not offer the mode, and say why."""
+    """Skip where this machine's kernel does not offer the mode, and give the reason."""
     try:
         _ = isolator.protection
     except HotlapError as error:
@@ -96,7 +96,7 @@ def test_processes_see_their_own_numbers(shell: Shell) -> None:
 
 
 def test_a_session_of_its_own(shell: Shell) -> None:
-    """A script that signals its own group must not meet the launcher."""
+    """A script that signals its own group must not hit the launcher."""
     status, said = shell(f"{PYTHON} -c 'import os; print(os.getsid(0) == os.getppid(), os.getpgrp() > 0)'")
     assert (status, said.strip()) == (0, "True True")
 

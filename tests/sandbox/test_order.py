@@ -1,4 +1,4 @@
-"""What the launcher is told comes through as it was said."""
+"""The launcher gets its order unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puts the simulated device into a process, before its script imports torch.
+"""Put the simulated device into a process, before its script imports torch.
 
 ``SIMULATED_DEVICE`` names a profile (``h100``, ``a100``, ``t4``, ``laptop``) or a file of that form;
 ``SIMULATED_DEVICES`` is how many there are, ``SIMULATED_SCENARIO`` a file of values that differ from the profile's,
@@ -29,7 +29,7 @@ STATE = "SIMULATED_STATE"
 
 
 def boot() -> None:
-    """Wait for the imports of torch and of psutil: whoever never asks for them is left alone."""
+    """Wait for the imports of torch and of psutil: a process that never imports them is not affected."""
     sys.meta_path.insert(0, _Finder())
 
 
@@ -44,7 +44,7 @@ def load_device(profile: DeviceProfile) -> Library:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds modules as everybody else does, and stands in the doorway of some."""
+    """Find modules as usual, and intercept some."""
 
     def __init__(self) -> None:
         self._awaited = {
@@ -68,7 +68,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 def _execute_torch(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
     profile = chosen_profile()
-    library = load_device(profile)  # torch asks only once whether there is a device
+    library = load_device(profile)  # torch checks only once whether there is a device
     execute(module)
     from simulated import cuda, host, loaders, profiler
 
@@ -82,7 +82,7 @@ def _execute_torch(execute: Callable[[ModuleType], None], module: ModuleType) ->
 
 
 def _execute_psutil(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
-    """Nobody else computes on the simulated machine, whatever the real one is busy with."""
+    """No other process computes on the simulated machine, however busy the real one is."""
     execute(module)
     changing: Any = module
     changing.cpu_times = functools.cache(changing.cpu_times)

@@ -1,4 +1,4 @@
-"""``torch.cuda`` for the simulated device: what its functions say, and streams and events of Python's own."""
+"""``torch.cuda`` for the simulated device: the results of its functions, and streams and events in Python."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90")
 
 
 def install(torch: Any, library: Library, profile: DeviceProfile) -> None:
-    """Make torch's modules ask the simulated device."""
+    """Make torch's modules use the simulated device."""
     device = _Device(torch, library, profile)
     torch.version.cuda = "12.8"
     torch.backends.cuda.is_built = lambda: True
@@ -66,7 +66,7 @@ class _Device:
         return int(index)
 
     def read(self) -> None:
-        """Before the host waits: no capture allows it, nor torch's debug mode if it is told so."""
+        """Before the host waits, which captures forbid, and torch's debug mode if set."""
         if self.capture is not None:
             raise self.torch.AcceleratorError(graphs.NOT_PERMITTED)
         if self.debug_mode == 2:
@@ -148,7 +148,7 @@ def _choice(device: _Device, stream: type) -> dict[str, Any]:
             library.set_current_stream(chosen.device_index, chosen.stream_id)
 
     class StreamContext:
-        """A class, since torch's compiler asks what is an instance of it."""
+        """A class, since torch's compiler checks for instances of it."""
 
         def __init__(self, stream: Any) -> None:
             self.stream = stream
@@ -375,7 +375,7 @@ def _debugging(device: _Device) -> dict[str, Callable[..., Any]]:
 
 
 def _of_the_core(device: _Device) -> dict[str, Callable[..., Any]]:
-    """What other modules of torch ask ``torch._C`` for."""
+    """What other modules of torch use of ``torch._C``."""
     library = device.library
 
     def exchange(index: int) -> int:

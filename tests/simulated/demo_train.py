@@ -1,4 +1,4 @@
-"""What `make device-demo` looks at: small products in float32, batches from pageable memory, a read in every step."""
+"""The script of `make device-demo`: small products in float32, batches from pageable memory, a read in every step."""
 
 import torch
 from torch import nn

@@ -20,7 +20,7 @@ class SimulatedDevice:
     variables: dict[str, str]
 
     def say(self, **facts: object) -> None:
-        """Let the driver say something else from now on; None for what it does not support any more."""
+        """Change what the driver reports from now on; None for what it does not support any more."""
         path = self.folder / "driver.txt"
         known = dict(line.split(" ", 1) for line in path.read_text(encoding="utf-8").splitlines())
         known |= {name: str(value) for name, value in facts.items() if value is not None}

@@ -1,4 +1,4 @@
-"""CUDA graphs: what is captured is written down operator by operator, and done again by every replay.
+"""CUDA graphs: what is captured is recorded operator by operator, and executed by every replay.
 
 While a stream captures nothing runs: what its operators changed is put back when the capture ends. A replay costs the
 host one launch; its kernels follow each other on the device. Whoever waits for the device within a capture gets CUDA's
@@ -14,7 +14,7 @@ NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"
 
 
 def install(torch: Any, device: Any) -> None:
-    """Give torch's own ``CUDAGraph`` something to stand on. ``device.capture`` is the graph that is being captured."""
+    """Give torch's own ``CUDAGraph`` a base class. ``device.capture`` is the graph that is being captured."""
     recorder = _recorder(torch)
 
     class Graph:

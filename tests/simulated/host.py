@@ -1,4 +1,4 @@
-"""The test of a machine's rates on the simulated host: what it multiplies is not multiplied, since nobody reads it."""
+"""The test of a machine's rates on the simulated host: its products are not computed, since they are never read."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Library:
         return function
 
     def configure(self, values: dict[str, float]) -> None:
-        """Set what the simulated machine can do. Raises :class:`KeyError` for what it does not know."""
+        """Set the rates of the simulated machine. Raises :class:`KeyError` for an unknown one."""
         for name, value in values.items():
             if not self.set(name.encode(), float(value)):
                 raise KeyError(name)

@@ -1,4 +1,4 @@
-"""Which lines of hotlap a process ran, and each process that it starts: ``TRACED_LINES`` names who is told.
+"""Which lines of hotlap a process ran, and each process that it starts: ``TRACED_LINES`` names the receiver.
 
 That is a socket, since what children of trials write into files is thrown away; and every line is told when it first
 runs, since they end without a farewell.
@@ -19,7 +19,7 @@ _PART = f"{os.sep}src{os.sep}hotlap{os.sep}"
 
 
 def start() -> None:
-    """Tell ``<file>:<line>`` of every line that runs from here on. Nobody listens any more: nothing is told."""
+    """Send ``<file>:<line>`` for every line that runs from here on. Without a receiver nothing is sent."""
     told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         told.connect(f"\0{os.environ[TOLD]}")

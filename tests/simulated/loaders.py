@@ -1,7 +1,7 @@
 """A DataLoader's workers on simulated time.
 
 Each worker has a clock of its own. What it is asked for carries the moment at which it was asked, before which it does
-not begin; a batch carries the moment at which it was done, until which whoever trains waits for it.
+not begin; a batch carries the moment at which it was done, until which the training process waits for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Made:
 
 
 def install(torch: Any, library: Library) -> None:
-    """Stand between a loader and its workers."""
+    """Intercept what a loader and its workers send each other."""
     from torch.utils.data import dataloader, get_worker_info
     from torch.utils.data._utils import fetch
 

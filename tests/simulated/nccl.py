@@ -1,6 +1,6 @@
 """NCCL for simulated devices: gloo carries the numbers, a kernel on a stream of its own takes the time.
 
-A collective begins when the last rank's stream has come to it, which the ranks tell each other, and takes what its
+A collective begins when the last rank's stream has come to it, which the ranks exchange, and takes what its
 bytes need on the link between devices. Numbers are the same whichever rank comes first.
 """
 

@@ -38,7 +38,7 @@ class DeviceProfile:
         return {**own, **self.rates}
 
     def driver_facts(self) -> dict[str, object]:
-        """What the driver says of it, by the names of its file."""
+        """The driver's values, by the names of its file."""
         major, minor = self.capability
         return {
             "driver": "570.86.15",
@@ -64,7 +64,7 @@ def read_profile(name: str) -> DeviceProfile:
 
 
 def chosen_profile() -> DeviceProfile:
-    """What the environment asks for."""
+    """The profile that the environment selects."""
     profile = replace(read_profile(os.environ[NAME]), devices=int(os.environ.get(COUNT) or 1))
     if not (scenario := os.environ.get(SCENARIO)):
         return profile

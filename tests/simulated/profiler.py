@@ -1,7 +1,7 @@
 """``torch.profiler`` with the simulated device.
 
 There is no CUPTI here, so Kineto sees operators alone. What CUPTI would have written is added when a trace is exported,
-and all of it is put on simulated time. The device writes down when each operator began and ended; Kineto has the same
+and all of it is put on simulated time. The device records when each operator began and ended; Kineto has the same
 number for it, so that its times are exact. What has no number, as the functions of Python, lies between the operators
 where it was, and takes next to no time.
 """

@@ -1,4 +1,4 @@
-"""The processes that descend from this one, whatever they did to be forgotten, and what is mounted for them."""
+"""The processes that descend from this one, whatever they did to detach themselves, and what is mounted for them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _read(number: int) -> Process | None:
 
 
 def _bury(dead: Process) -> None:
-    """Reap an orphan; whoever started a process itself reaps it."""
+    """Reap an orphan; the parent of a process reaps it."""
     if dead.parent == os.getpid() and not _kept(dead.number):
         with suppress(ChildProcessError):
             os.waitpid(dead.number, os.WNOHANG)
@@ -88,7 +88,7 @@ _own: set[int] = set()
 
 
 def keep(number: int) -> None:
-    """Leave the reaping of this child to the one who calls."""
+    """Leave the reaping of this child to the caller."""
     _own.add(number)
 
 

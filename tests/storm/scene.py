@@ -1,4 +1,4 @@
-"""One study at work in folders of its own, and what is left of it."""
+"""One running study in folders of its own, and what remains of it."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Scene:
         return time.monotonic() - began
 
     def end(self) -> None:
-        """Let nothing stay behind, whatever was found."""
+        """Remove everything, whatever was found."""
         while alive := self.alive():
             kill(it.number for it in alive)
             time.sleep(_POLL_SECONDS)
@@ -151,11 +151,11 @@ class Scene:
     # -- files ---------------------------------------------------------------------------------
 
     def changes(self) -> list[str]:
-        """What differs in the user's folders from what was there."""
+        """The changes in the user's folders."""
         return [f"{path}: {what}" for path, what in changes(self._before, snapshot(self.top)).items()]
 
     def left(self) -> list[str]:
-        """Files and folders that only serve a run that is over, and any that nobody knows."""
+        """Files and folders that only serve a run that is over, and any unknown ones."""
         study = self.study()
         runs = [] if study is None else [it for it in (study / "runs").glob("*") if it.is_dir()]
         found = [it for run in runs for it in run.iterdir() if it.name in OF_RUNS]
@@ -166,7 +166,7 @@ class Scene:
         return next(self.studies.iterdir(), None)
 
     def report(self) -> tuple[int, str]:
-        """What ``hotlap report`` says of the study: the exit code, and all that it writes."""
+        """The result of ``hotlap report`` for the study: the exit code and the output."""
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             code = main(["report", str(self.study() or self.studies)])

@@ -1,4 +1,4 @@
-"""One kill of a storm: a study at work is hit, and everything is looked at that could have been left or harmed."""
+"""One kill of a storm: a running study is killed, and everything is checked that could remain or be harmed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PRINTED_CHARACTERS = 3000
 
 @dataclass(slots=True)
 class Kill:
-    """What came of one kill. ``gone_seconds`` is when the last process was gone that had to go; ``troubles`` are
+    """The result of one kill. ``gone_seconds`` is when the last process was gone that had to go; ``troubles`` are
     sentences, none where all is well."""
 
     way: str
@@ -76,7 +76,7 @@ def _end_survivor(scene: Scene, found: Kill) -> None:
 
 
 def _look(scene: Scene, found: Kill, swept_within_seconds: float | None) -> None:
-    """Just after the kill; None where nothing is left that could tidy up."""
+    """Just after the kill; None if no process is left that could clean up."""
     if found.gone_seconds is None:
         stayed = "; ".join(f"{it.number} {it.state} {it.command}" for it in scene.alive())
         found.troubles.append(f"processes stayed: {stayed}")
@@ -100,7 +100,7 @@ def _has_journal(scene: Scene) -> bool:
 
 
 def _resume(scene: Scene, found: Kill, limit_seconds: float) -> None:
-    """Go on with the study, or begin another where there is none yet. Whatever was left is gone then."""
+    """Go on with the study, or begin another where there is none yet. Then nothing remains."""
     study = scene.study()
     if study is None or not _has_journal(scene):
         return
@@ -127,5 +127,5 @@ def _say(found: Kill, what: str, things: list[str]) -> None:
 
 
 def plan(kills: int, seed: int) -> list[tuple[Way, int]]:
-    """So many kills, the ways in turn, each with a seed of its own."""
+    """This many kills, the ways in turn, each with a seed of its own."""
     return [(WAYS[number % len(WAYS)], seed + number) for number in range(kills)]

@@ -19,7 +19,7 @@ from storm.ways import WAYS
 _HARDEST = ("launcher", "the launcher's child (pid 1, or the keeper)", "controller, watchdog and launchers")
 """Where nothing but hotlap's own processes ends orphans."""
 _LIMIT_SECONDS = 60.0
-"""How soon all is gone is for the benchmark to say, on a machine that does nothing else."""
+"""The time until all is gone is measured by the benchmark, on a machine that does nothing else."""
 
 Which: TypeAlias = tuple[int, Mode]
 """The number of a way of ending a run, and how its trials are isolated."""
@@ -44,7 +44,7 @@ def kills(request: pytest.FixtureRequest, unavailable: dict[Mode, str]) -> Itera
     items: list[Any] = [it for it in request.session.items if it.path == request.path]
     chosen = [it.callspec.params["which"] for it in items]
     arguments = {
-        # What is left is tidied up by the next hotlap only where nothing else could.
+        # The next hotlap cleans up only if nothing else could.
         (number, mode): (number, mode, number, not WAYS[number].swept, _LIMIT_SECONDS)
         for number, mode in chosen
         if not unavailable[mode]

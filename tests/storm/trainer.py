@@ -1,4 +1,4 @@
-"""A training script that is as hard to end as any: it beats, writes over its user's files, and leaves processes around.
+"""A training script that is hard to end: it sends heartbeats, writes over its user's files, and leaves processes.
 
 Arguments: a word for the command line of all its processes, the folders of data and home, and that of the tests' fake
 of a trainer, whose loop it runs.
@@ -23,7 +23,7 @@ _HOP_SECONDS = 0.02
 
 
 def apart(work: Callable[[], None], *, session: bool = False) -> None:
-    """Do some work in another process, which nobody waits for."""
+    """Do some work in another process, without waiting for it."""
     if os.fork() == 0:
         try:
             if session:
@@ -46,7 +46,7 @@ def desert() -> None:
 
 
 def become_daemon() -> None:
-    """Fork twice, and keep nothing of the environment by which hotlap could know the process."""
+    """Fork twice, and keep nothing of the environment by which hotlap could recognise the process."""
     if os.fork() == 0:
         os.setsid()
         os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", "import time; time.sleep(1000)", WORD], {})

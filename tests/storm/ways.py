@@ -1,4 +1,4 @@
-"""The ways in which a run is ended from outside. Each strikes at once and says which processes must be gone by that."""
+"""The ways in which a run is ended from outside. Each acts at once and returns which processes must then be gone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NothingToKillError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """``swept``: something that could tidy up survives, so that no later hotlap is needed for it."""
+    """``swept``: something that could clean up survives, so that no later hotlap is needed for it."""
 
     name: str
     strike: Callable[[Scene, random.Random], Doomed]
@@ -140,7 +140,7 @@ def _while_frozen(scene: Scene, dice: random.Random) -> Doomed:
 
 
 def _start_up(scene: Scene, dice: random.Random) -> Doomed:
-    """Before the first trial: the study is made, ways of isolating are tried, the interpreter is asked."""
+    """Before the first trial: the study is created, ways of isolating are tried, the interpreter is queried."""
     time.sleep(dice.uniform(0.0, _START_UP_SECONDS))
     others = [it.number for it in scene.alive() if it.number != scene.controller.pid]
     _shoot(dice, scene.controller.pid, *(it for it in others if dice.random() < 0.3))
@@ -165,7 +165,7 @@ WAYS = (
 
 
 def wait_a_moment(way: Way, scene: Scene, dice: random.Random) -> None:
-    """Wait until the way can strike, and then some time by chance. Raises :class:`NothingToKillError`."""
+    """Wait until the way can act, and then for a random time. Raises :class:`NothingToKillError`."""
     if way.started:
         _trial(scene, dice)
         time.sleep(dice.uniform(0.0, _LONGEST_WAIT_SECONDS))

@@ -1,4 +1,4 @@
-"""Makes the trace writer of this folder importable."""
+"""Make the trace writer of this folder importable."""
 
 from __future__ import annotations
 

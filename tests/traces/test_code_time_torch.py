@@ -39,7 +39,7 @@ profiler.export_chrome_trace(sys.argv[1])
 def test_a_training_step_on_the_cpu(tmp_path: Path) -> None:
     script, path = tmp_path / "train.py", tmp_path / "trace.json"
     script.write_text(SCRIPT, encoding="utf-8")
-    # In a process of its own: in one that has used the profiler before, stacks may be missing.
+    # In a separate process: one that has used the profiler before may record no stacks.
     subprocess.run([sys.executable, script, path], check=True, timeout=600)
     code = code_time(Attribution(read_trace(path, with_inputs=True)))
     assert code is not None

@@ -23,7 +23,7 @@ Assign = Callable[..., Assignment]
 
 @pytest.fixture
 def assign(tmp_path: Path) -> Assign:
-    """Makes an assignment of the fake trainer with these command-line options."""
+    """Make an assignment of the fake trainer with these command-line options."""
 
     def make(*arguments: object, **fields: Any) -> Assignment:
         fields = {"startup_limit_seconds": 60.0, "block_limit_seconds": 60.0, **fields}
@@ -41,7 +41,7 @@ def assign(tmp_path: Path) -> Assign:
 
 @pytest.fixture
 def executor(tmp_path: Path) -> LocalExecutor:
-    """An executor whose children are not booted by the real runtime: the fake speaks for itself."""
+    """Make an executor whose children are fake trainers without the real runtime."""
     hooks = tmp_path / "no hooks"
     hooks.mkdir()
     return LocalExecutor(tmp_path / "runs", hooks_directory=hooks, environment={"ADDED": "by the executor"})
@@ -49,13 +49,13 @@ def executor(tmp_path: Path) -> LocalExecutor:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(tmp_path: Path) -> Iterator[None]:
-    """After every test: no process that was started for it is alive."""
+    """Check after every test that no process started for it is alive."""
     yield
     assert wait_until(lambda: not living_below(tmp_path)), [it.cmdline() for it in living_below(tmp_path)]
 
 
 def living_below(directory: Path) -> list[psutil.Process]:
-    """The living processes that were started by an executor that writes below ``directory``."""
+    """List the living processes started by an executor that writes below ``directory``."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -70,7 +70,7 @@ def living_below(directory: Path) -> list[psutil.Process]:
 
 
 def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> bool:
-    """Whether it became true within that time."""
+    """Wait for a condition; return whether it became true within ``seconds``."""
     deadline = time.monotonic() + seconds
     while not true():
         if time.monotonic() > deadline:
@@ -80,7 +80,7 @@ def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> bool:
 
 
 def diary(run: Run | Path, kind: str) -> list[dict[str, Any]]:
-    """What the fake trainer of a run wrote down, of one kind."""
+    """Read the fake trainer's diary entries of one kind."""
     directory = run if isinstance(run, Path) else Path(run.output_path).parent
     path = directory / "diary"
     lines = path.read_text().splitlines() if path.exists() else []

@@ -1,6 +1,6 @@
-"""Stands in for NVIDIA's program of that name: processes whose command line has ``--on-device`` use a device.
+"""Replace NVIDIA's program of that name: processes whose command line has ``--on-device`` use a device.
 
-Keeps the state of each in a folder, and a diary of what it was asked for; refuses what the real one refuses.
+Stores the state of each process in a folder, with a diary of its calls; rejects what the real program rejects.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def uses_device(pid: int) -> bool:
 
 
 def others_on_device(own: int) -> bool:
-    """Whether another living process that was suspended once is back on the device, which has room for one."""
+    """Whether another once suspended process occupies the device, which has room for one."""
     kept = {int(it.name): it.read_text() for it in FOLDER.iterdir() if it.name.isdecimal()}
     return any(pid != own and state != "checkpointed" and alive(pid) for pid, state in kept.items())
 

@@ -1,4 +1,4 @@
-"""Launches a script on disks that fail it, in mounts of its own, and prints what came of each as a line of JSON.
+"""Launch a script on broken disks, in private mounts, and print each result as a line of JSON.
 
 Arguments: a folder for everything, a way of isolating, and the faults: ``kind:number``.
 """
@@ -41,7 +41,7 @@ def enter_own_mounts() -> None:
 
 
 def break_disk(runs: Path, kind: str, number: int) -> None:
-    """``pages`` and ``inodes``: so many are free. ``read-only``. ``no-layers``: no layer can be there.
+    """``pages``, ``inodes``: leave this many free. ``read-only``. ``no-layers``: allow no layer.
     ``small``: so many MiB."""
     runs.mkdir()
     match kind:
@@ -67,7 +67,7 @@ def fill(path: Path, free_pages: int) -> None:
 
 
 def launched(top: Path, mode: str) -> dict[str, object]:
-    """What came of a launch: its ending, or the error with its sentence."""
+    """Return the result of a launch: its ending, or the error and its message."""
     workload = Workload(kind="script", target="train.py", directory=str(top / "project"), python=sys.executable)
     executor = LocalExecutor(top / "runs", isolation=Isolation(mode=mode))  # type: ignore[arg-type]
     request = LaunchRequest(assignment=Assignment(workload=workload, startup_limit_seconds=30.0), steps=1)

@@ -1,4 +1,4 @@
-"""Files that others wrote: links, pipes, floods, and names that are no names."""
+"""Files from others: links, pipes, floods, and invalid names."""
 
 from __future__ import annotations
 

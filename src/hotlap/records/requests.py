@@ -60,14 +60,14 @@ class LaunchRequest(Record, frozen=True, kw_only=True):
 
 
 class TurnRequest(Record, frozen=True, kw_only=True):
-    """A set: a fresh launch of every arm; after warm-up each round runs one block of each arm, in
-    random order drawn from ``order_seed``. A block is at least ``block_seconds`` and ``block_steps``. Before the arms
-    start, others on the machine are given up to ``patience_seconds`` to leave it alone.
+    """One replicate: a fresh launch of every arm. After warm-up each round runs one block of each arm, in random order
+    drawn from ``order_seed``. A block is at least ``block_seconds`` and ``block_steps``. If other processes are using
+    the machine, the start of the arms is delayed by up to ``patience_seconds``.
 
     With ``suspended`` an arm's device memory moves to the host while it waits, since the device has no room for all.
     With ``one_launch`` the arms differ in nothing but their plans and share one process, the first arm's, which between
-    two blocks switches what the others have besides. ``most_seconds`` bounds the whole set: no round is begun that
-    would probably end later, so that there may be fewer than were asked for, or none.
+    two blocks switches what the others have besides. ``most_seconds`` bounds the whole replicate: no round is begun
+    that would probably end later, so that there may be fewer than were requested, or none.
     """
 
     arms: tuple[Assignment, ...]

@@ -1,7 +1,7 @@
 """The mark that each process of a trial leaves: ``processes/<process number>`` in the run's folder.
 
-The controller compares the marks with the processes that it sees (:mod:`hotlap.trial.strangers`): one that has torch
-loaded and left no mark escaped hotlap. A mark holds one word, or ``failed`` and a sentence, and spaces behind it.
+The controller compares the marks with the processes that it sees (:mod:`hotlap.trial.foreign_processes`): one that has
+torch loaded and left no mark escaped hotlap. A mark holds one word, or ``failed`` and a sentence, and spaces behind it.
 """
 
 from __future__ import annotations

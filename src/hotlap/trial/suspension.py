@@ -96,7 +96,7 @@ class Suspender:
 
 def can_suspend(accelerators: Iterable[Accelerator]) -> bool:
     """Whether the memory of all these devices can be moved to the host: the program is there, and the driver new
-    enough. Whether it works, the first set shows."""
+    enough. Whether it works, the first replicate shows."""
     devices = tuple(accelerators)
     new_enough = all(it.kind == "cuda" and _branch(it.driver) >= _OLDEST_DRIVER for it in devices)
     return bool(devices) and new_enough and Suspender.found() is not None

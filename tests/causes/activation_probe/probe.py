@@ -1,11 +1,11 @@
-"""Hooks that look at what layers put out."""
+"""Hooks that record the outputs of layers."""
 
 import torch
 from torch import nn
 
 
 class ActivationProbe:
-    """Keeps the outputs of all layers of one kind, for a look at dead units afterwards."""
+    """Keep the outputs of all layers of one kind, to find dead units afterwards."""
 
     def __init__(self, model, kind=nn.ReLU):
         self.outputs = {}
@@ -20,6 +20,6 @@ class ActivationProbe:
         return keep
 
     def dead_share(self, name):
-        """The share of units that were zero in the last batches."""
+        """Return the share of units that were zero in the last batches."""
         recent = torch.cat(self.outputs[name][-10:])
         return (recent.amax(dim=0) <= 0).float().mean().item()

@@ -1,4 +1,4 @@
-"""Trains a deep network and reports how many of its units are dead."""
+"""Train a deep network and report how many of its units are dead."""
 
 import argparse
 

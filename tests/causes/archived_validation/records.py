@@ -1,4 +1,4 @@
-"""Sensor records: the training part in memory, the validation part as it was archived, compressed."""
+"""Sensor records: the training part in memory, the validation part in compressed archives."""
 
 import zlib
 
@@ -18,7 +18,7 @@ def simulate(count, seed):
 
 
 class ArchivedRecords(Dataset):
-    """Each record is text, deflated."""
+    """Records stored as compressed text."""
 
     def __init__(self, count, seed):
         values, self.labels = simulate(count, seed)

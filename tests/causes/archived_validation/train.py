@@ -1,4 +1,4 @@
-"""Which of four frequencies does a sensor show?"""
+"""Classify sensor recordings by their frequency."""
 
 import torch
 from records import LENGTH, ArchivedRecords, simulate

@@ -1,4 +1,4 @@
-"""Python's standard library, byte by byte."""
+"""Batches of bytes from Python's standard library."""
 
 import sysconfig
 from pathlib import Path

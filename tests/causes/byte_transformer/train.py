@@ -1,4 +1,4 @@
-"""Trains a small language model on bytes of source text."""
+"""Train a small language model on bytes of source text."""
 
 import argparse
 

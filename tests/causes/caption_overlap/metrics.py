@@ -1,4 +1,4 @@
-"""How much of a reference a generated sequence repeats."""
+"""Overlap of generated sequences with their references."""
 
 from collections import Counter
 

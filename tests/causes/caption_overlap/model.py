@@ -1,4 +1,4 @@
-"""Writes a caption for a picture's features, with a GRU."""
+"""A GRU that generates captions from image features."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Trains the captioner with teacher forcing; logs its overlap with the references."""
+"""Train the captioner with teacher forcing; log its overlap with the references."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Checkpoints, of which the last few are kept."""
+"""Save checkpoints and keep the last few."""
 
 from pathlib import Path
 

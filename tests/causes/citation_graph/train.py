@@ -1,4 +1,4 @@
-"""Classifies papers by the papers that cite them."""
+"""Classify papers by the papers that cite them."""
 
 import torch
 from graph import citations

@@ -3,7 +3,7 @@ from torch import nn
 
 
 class ByteClassifier(nn.Module):
-    """Bytes in, one score per package out."""
+    """Classify blocks of bytes by package."""
 
     def __init__(self, length, width, layers, classes):
         super().__init__()

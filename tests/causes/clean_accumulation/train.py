@@ -1,4 +1,4 @@
-"""Classify source code by its bytes: four micro-batches a step, clipped gradients, a one-cycle schedule."""
+"""Classify source code by its bytes: four micro-batches per step, clipped gradients, a one-cycle schedule."""
 
 import sysconfig
 from pathlib import Path
@@ -23,7 +23,7 @@ def load_blocks():
 
 
 def micro_batches(blocks, labels):
-    """Endless, in a new order each time round."""
+    """Yield micro-batches endlessly, shuffled in every epoch."""
     while True:
         for index in torch.randperm(len(labels)).split(MICRO_BATCH):
             if len(index) == MICRO_BATCH:
@@ -31,7 +31,7 @@ def micro_batches(blocks, labels):
 
 
 def accumulate(model, batches):
-    """Gradients of the mean loss over several micro-batches; returns that loss."""
+    """Accumulate gradients over several micro-batches; return their mean loss."""
     total = torch.zeros(())
     for _ in range(ACCUMULATE):
         values, labels = next(batches)

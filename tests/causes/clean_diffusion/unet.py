@@ -14,7 +14,7 @@ def double(inputs, outputs):
 
 
 class UNet(nn.Module):
-    """Predicts the noise in an image of one channel, given how much of it there is."""
+    """Predict the noise in a one-channel image, given the noise level."""
 
     def __init__(self, width):
         super().__init__()

@@ -18,7 +18,7 @@ CONFIG = {
 
 
 class Digits(Dataset):
-    """Images that are indexed by whole batches."""
+    """Images indexed by whole batches."""
 
     def __init__(self, side):
         digits = load_digits()

@@ -1,4 +1,4 @@
-"""A generative adversarial network for digits of 16 x 16 pixels: critic and generator learn in turn."""
+"""A generative adversarial network for digits of 16 x 16 pixels: critic and generator train alternately."""
 
 import argparse
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ import torch
 
 
 class Corpus:
-    """The text of some modules as numbers of characters, laid out as columns that are read side by side."""
+    """Character ids of some modules' text, in columns that are read in parallel."""
 
     def __init__(self, columns, megabytes=2):
         files = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
@@ -17,6 +17,6 @@ class Corpus:
         self.tokens = tokens[: rows * columns].view(columns, rows).t().contiguous()
 
     def windows(self, length):
-        """Inputs and targets of shape (length, columns), one after the other."""
+        """Yield consecutive inputs and targets of shape (length, columns)."""
         for start in range(0, len(self.tokens) - length - 1, length):
             yield self.tokens[start : start + length], self.tokens[start + 1 : start + length + 1]

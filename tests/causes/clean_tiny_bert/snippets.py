@@ -1,4 +1,4 @@
-"""Pieces of the standard library's source, tokenised once, to be told apart by the package they are from."""
+"""Pieces of the standard library's source, tokenised once and labelled with their package."""
 
 import re
 import sysconfig
@@ -25,7 +25,7 @@ def read_words(lines_per_snippet=8):
 
 
 class Snippets(Dataset):
-    """Token numbers of equal length: 0 is padding, 1 an unknown word, 2 begins a snippet."""
+    """Token ids of equal length: 0 is padding, 1 an unknown word, 2 begins a snippet."""
 
     def __init__(self, vocabulary_size, length):
         snippets = list(read_words())

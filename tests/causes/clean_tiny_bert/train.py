@@ -1,4 +1,4 @@
-"""Fine-tune a small BERT to tell which package a piece of source code is from."""
+"""Fine-tune a small BERT to classify source code by package."""
 
 import argparse
 
@@ -38,7 +38,7 @@ def build_model(args):
 def main():
     args = parse_arguments()
     torch.manual_seed(0)
-    torch.set_num_threads(1)  # the other core is the worker's
+    torch.set_num_threads(1)  # the other core is for the worker
     loader = DataLoader(
         Snippets(args.vocabulary, args.length),
         batch_size=args.batch_size,

@@ -1,11 +1,11 @@
-"""The digits of scikit-learn, shifted by up to one pixel each way: all in memory, batches are slices of tensors."""
+"""The digits of scikit-learn, shifted by up to one pixel: all in memory, batches are slices of tensors."""
 
 import torch
 from sklearn.datasets import load_digits
 
 
 class ResidentBatches:
-    """Batches of tensors that are in memory, in a new order each time."""
+    """Batches of tensors in memory, in a new order in every epoch."""
 
     def __init__(self, images, labels, batch_size, shuffle):
         self.images, self.labels = images, labels

@@ -1,4 +1,4 @@
-"""Lines of the standard library: does a line begin a function?"""
+"""Lines of the standard library, labelled by whether they begin a function."""
 
 import sysconfig
 from pathlib import Path
@@ -13,7 +13,7 @@ class Lines:
         self.items = [(line, int(b"def " in line)) for line in lines if shortest <= len(line) <= longest]
 
     def batches(self, size, generator):
-        """Batches as long as their longest line."""
+        """Yield batches padded to their longest line."""
         order = torch.randperm(len(self.items), generator=generator)
         for rows in order.split(size):
             lines, labels = zip(*(self.items[row] for row in rows.tolist()), strict=True)

@@ -1,4 +1,4 @@
-"""Finds lines that begin a function."""
+"""Train a classifier of lines that begin a function."""
 
 import argparse
 

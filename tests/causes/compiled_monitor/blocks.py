@@ -1,11 +1,11 @@
-"""Gated residual blocks that watch the size of their activations."""
+"""Gated residual blocks that monitor the size of their activations."""
 
 import torch
 from torch import nn
 
 
 class Watch:
-    """Remembers the largest value that passed by."""
+    """Keep the largest value seen."""
 
     def __init__(self):
         self.largest = 0.0

@@ -1,4 +1,4 @@
-"""Trains a compiled network on a synthetic signal."""
+"""Train a compiled network on a synthetic signal."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Segments of a circle: a network that labels points of the plane."""
+"""Train a network that labels points of the plane by their circle segment."""
 
 import argparse
 import math

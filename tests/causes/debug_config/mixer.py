@@ -1,4 +1,4 @@
-"""An MLP-mixer for pictures."""
+"""An MLP-mixer for images."""
 
 from torch import nn
 

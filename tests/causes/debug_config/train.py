@@ -1,4 +1,4 @@
-"""Trains a mixer as settings.ini says."""
+"""Train a mixer with the settings of settings.ini."""
 
 from configparser import ConfigParser
 from pathlib import Path

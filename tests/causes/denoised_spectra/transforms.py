@@ -1,4 +1,4 @@
-"""What is done to a spectrum before the network sees it."""
+"""Transforms applied to a spectrum."""
 
 import torch
 
@@ -40,7 +40,7 @@ class Smooth:
 
 
 class Normalise:
-    """Unit variance."""
+    """Scale to unit variance."""
 
     def __call__(self, values):
         return values / values.std().clamp(min=1e-6)

@@ -1,4 +1,4 @@
-"""An autoencoder: strided convolutions down, transposed ones up."""
+"""An autoencoder of strided and transposed convolutions."""
 
 from torch import nn
 

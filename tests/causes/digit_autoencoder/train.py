@@ -1,4 +1,4 @@
-"""Learns to remove noise from digits."""
+"""Train an autoencoder to remove noise from digits."""
 
 import argparse
 

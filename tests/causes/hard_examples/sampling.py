@@ -1,4 +1,4 @@
-"""Batches in which hard examples come more often."""
+"""Batches in which hard examples are more frequent."""
 
 import random
 
@@ -6,7 +6,7 @@ from torch.utils.data import Sampler
 
 
 class HardExampleSampler(Sampler):
-    """Draws batches; an example's weight is its last known loss."""
+    """Draw batches with each example's last known loss as its weight."""
 
     def __init__(self, count, batch_size, seed=0):
         self.losses = [1.0] * count

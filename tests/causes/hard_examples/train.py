@@ -1,4 +1,4 @@
-"""Regression on a rugged function, with more of what is hard."""
+"""Regression on a rugged function, with hard examples drawn more often."""
 
 import torch
 from sampling import HardExampleSampler

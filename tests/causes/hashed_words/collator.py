@@ -1,4 +1,4 @@
-"""From sentences to hashed words, in the collator: the data set stays small."""
+"""Hash the words of sentences in the collator, so that the dataset stays small."""
 
 import torch
 
@@ -6,7 +6,7 @@ OFFSET, PRIME, MASK_32 = 2166136261, 16777619, 0xFFFFFFFF
 
 
 def fnv1a(text):  # planted: slow-transform
-    """The Fowler-Noll-Vo hash of a text."""
+    """Return the Fowler-Noll-Vo hash of a text."""
     value = OFFSET
     for byte in text.encode():
         value = ((value ^ byte) * PRIME) & MASK_32
@@ -14,7 +14,7 @@ def fnv1a(text):  # planted: slow-transform
 
 
 class HashingCollator:
-    """Each word becomes the smallest hash of its trigrams, so that similar words often agree."""
+    """Map each word to the smallest hash of its trigrams, so that similar words often agree."""
 
     def __init__(self, buckets, length):
         self.buckets = buckets

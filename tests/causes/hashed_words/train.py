@@ -1,4 +1,4 @@
-"""Classify sentences with a tiny BERT, by the Trainer of transformers."""
+"""Classify sentences with a tiny BERT and the Trainer of transformers."""
 
 import random
 import tempfile

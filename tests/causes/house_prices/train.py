@@ -1,4 +1,4 @@
-"""Fits prices with a wide residual network."""
+"""Fit prices with a wide residual network."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Predicts a patient's risk from laboratory values."""
+"""Predict a patient's risk from laboratory values."""
 
 from dataclasses import dataclass
 

@@ -4,7 +4,7 @@ import torch
 
 
 class Meter:
-    """Keeps every value of a run, and averages the last ones."""
+    """Keep every value of a run, and average the last ones."""
 
     def __init__(self, name, window=50):
         self.name = name

@@ -1,4 +1,4 @@
-"""A classifier of digits; prints the averages of its loss and of the size of its activations."""
+"""Train a classifier of digits; print averages of its loss and of its activations."""
 
 import torch
 from metrics import Meters

@@ -1,4 +1,4 @@
-"""One file for each sample, as experiments leave them."""
+"""Samples stored in one file each."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class FileSamples(Dataset):
 
 
 class PackedSamples(Dataset):
-    """The same, read once and kept in memory."""
+    """The same samples, read once and kept in memory."""
 
     def __init__(self, paths):
         files = FileSamples(paths)

@@ -1,4 +1,4 @@
-"""Predicts the readings of two hundred instruments from shared features."""
+"""Predict the readings of two hundred instruments from shared features."""
 
 from dataclasses import dataclass
 

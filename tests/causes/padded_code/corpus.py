@@ -14,7 +14,7 @@ LONGEST = 400
 
 
 class Pieces(Dataset):
-    """A few lines of code each, and whether a function is defined there."""
+    """Pieces of a few lines, labelled by whether they define a function."""
 
     def __init__(self, lines=8):
         text = "\n".join(Path(module.__file__).read_text(encoding="utf-8") for module in MODULES)

@@ -1,4 +1,4 @@
-"""Do these lines define a function? A bag of characters answers."""
+"""Classify lines of code by whether they define a function, with a bag of characters."""
 
 import torch
 from collate import PadCollator

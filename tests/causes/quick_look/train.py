@@ -1,4 +1,4 @@
-"""Some epochs on digits, to see whether an idea works at all."""
+"""A few epochs on digits, as for a quick experiment."""
 
 import torch
 from digits import load

@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 
 class ClassAccuracy:
-    """Correct and seen samples for each class, over all ranks."""
+    """Accuracy of each class over all ranks."""
 
     def __init__(self, classes):
         self.classes = classes

@@ -1,4 +1,4 @@
-"""Data-parallel training with the accuracy of each class: torchrun --nproc-per-node 2 train.py"""
+"""Data-parallel training with per-class accuracy: torchrun --nproc-per-node 2 train.py"""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""What a run looked like, in numbers: only rank 0 writes it."""
+"""A numeric report of a run that only rank 0 writes."""
 
 import torch
 
@@ -9,7 +9,7 @@ class Report:
         self.rows = []
 
     def describe(self, model):
-        """The spread of each weight."""
+        """Record quantiles of each weight."""
         if self.rank != 0:
             return
         quantiles = torch.tensor([0.01, 0.5, 0.99])

@@ -1,4 +1,4 @@
-"""Trains on all ranks: torchrun --nproc-per-node 2 train.py"""
+"""Train on all ranks: torchrun --nproc-per-node 2 train.py"""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""Handwritten digits as the JPEG files that a scanner leaves."""
+"""Handwritten digits as JPEG files, as from a scanner."""
 
 import io
 
@@ -12,7 +12,7 @@ SCANNED, USED = 128, 32
 
 
 def scan(image):
-    """One digit as the bytes of a JPEG file."""
+    """Encode a digit as a JPEG file."""
     picture = Image.fromarray((image * 15).astype(np.uint8)).resize((SCANNED, SCANNED), Image.Resampling.BICUBIC)
     buffer = io.BytesIO()
     picture.convert("RGB").save(buffer, "JPEG", quality=90)

@@ -1,4 +1,4 @@
-"""Classifies sensor recordings."""
+"""Train a classifier of sensor recordings."""
 
 from dataclasses import dataclass, field
 

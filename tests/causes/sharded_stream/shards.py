@@ -1,4 +1,4 @@
-"""Samples in compressed shards, of which one is open at a time."""
+"""Samples in compressed shards; one shard is open at a time."""
 
 import lzma
 

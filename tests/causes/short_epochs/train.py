@@ -1,4 +1,4 @@
-"""The digits, 1797 of them: an epoch is over in a moment."""
+"""Train on the 1797 digits, with very short epochs."""
 
 import numpy as np
 import torch

@@ -1,11 +1,11 @@
-"""A record of every step, one line of JSON each."""
+"""Write a record of every step as a line of JSON."""
 
 import json
 import os
 
 
 def summary(tensor, bins=16):
-    """Moments and a histogram of a tensor."""
+    """Return moments and a histogram of a tensor."""
     values = tensor.detach().float()
     return {
         "mean": values.mean().item(),  # hint: reads-in-every-step

@@ -1,4 +1,4 @@
-"""Fit a deep network to the digits, and keep a record of every gradient."""
+"""Fit a deep network to the digits, and log every gradient."""
 
 import tempfile
 from pathlib import Path

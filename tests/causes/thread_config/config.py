@@ -1,4 +1,4 @@
-"""Everything about a run that may be changed."""
+"""The options of a run."""
 
 import argparse
 from dataclasses import dataclass, fields

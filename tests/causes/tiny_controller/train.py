@@ -1,4 +1,4 @@
-"""Trains the controller on random starting positions."""
+"""Train the controller on random starting positions."""
 
 import argparse
 

@@ -17,7 +17,7 @@ class Vocabulary:
 
 
 def encode(source, vocabulary):
-    """The ids of all tokens of a file."""
+    """Return the ids of all tokens of a file."""
     ids = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):  # planted: startup-cost
         ids.append(vocabulary[token.string])
@@ -25,7 +25,7 @@ def encode(source, vocabulary):
 
 
 def encode_folders(folders, vocabulary):
-    """The tokens of all files of some folders, one after the other."""
+    """Concatenate the tokens of all files of some folders."""
     ids = []
     for folder in folders:
         for path in sorted(Path(folder).glob("*.py")):

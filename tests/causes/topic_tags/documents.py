@@ -1,4 +1,4 @@
-"""Documents as logarithms of counts of words, with the topics that the words come from."""
+"""Documents as logarithms of word counts, with the topics of their words."""
 
 import torch
 

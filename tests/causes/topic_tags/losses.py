@@ -5,7 +5,7 @@ from torch import nn
 
 
 class WeightedBinaryLoss(nn.Module):
-    """Cross-entropy for each label, in which rare labels count more."""
+    """Cross-entropy for each label, with larger weights for rare labels."""
 
     def __init__(self, positive_weight):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Tags documents with their topics."""
+"""Train a classifier of document topics."""
 
 from dataclasses import asdict, dataclass
 

@@ -1,18 +1,18 @@
-"""What is done after each step besides training."""
+"""Callbacks that run after each step."""
 
 from torch.utils.tensorboard import SummaryWriter
 
 
 class Callback:
     def after_step(self, trainer):
-        """Called after each step."""
+        """Run after each step."""
 
     def close(self):
-        """Called at the end."""
+        """Run at the end."""
 
 
 class TensorBoard(Callback):
-    """Losses, gradients and weights for TensorBoard."""
+    """Write losses, gradients and weights for TensorBoard."""
 
     def __init__(self, folder):
         self.writer = SummaryWriter(folder)

@@ -1,4 +1,4 @@
-"""Compress the digits with an autoencoder, and watch its weights."""
+"""Compress the digits with an autoencoder, and log its weights."""
 
 import argparse
 import tempfile

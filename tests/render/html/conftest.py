@@ -18,7 +18,7 @@ TESTS = Path(__file__).parents[2]
 sys.path[:0] = [str(Path(__file__).parent), str(TESTS), str(TESTS / "traces")]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-# A root user has no sandbox, and nothing may be looked for outside.
+# root cannot use the sandbox, and the browser makes no requests.
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -27,7 +27,7 @@ FLAGS = [
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """A headless browser. Where none is installed tests skip and say so; HOTLAP_NEEDS_BROWSER makes that a failure."""
+    """Start a headless browser; if none is installed, skip, or fail if HOTLAP_NEEDS_BROWSER is set."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         text = "No chromium is installed, so nothing was tested in a browser: `make browser` installs it for root."
@@ -42,7 +42,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def full_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page in which everything was measured."""
+    """Write a page in which everything was measured."""
     from materials import full_material
 
     from hotlap.render.html.page import page
@@ -54,7 +54,7 @@ def full_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page in which every foreign word tries to be more than a word."""
+    """Write a page in which every foreign text is an attack."""
     from materials import hostile_material
 
     from hotlap.render.html.page import page

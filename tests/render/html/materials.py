@@ -1,4 +1,4 @@
-"""Materials of pages: one in which all was measured, and one made of nothing but attacks."""
+"""Materials of pages: one in which everything was measured, and one in which every text is an attack."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ PATCH = """\
 
 
 def losses(difference: float = 0.0, steps: int = 300) -> Run:
-    """A run whose loss falls; ``difference`` is a share by which it swings around the others."""
+    """Make a run whose loss falls; ``difference`` is the relative amplitude of its deviation."""
     draw = random.Random(0)
     return Run(
         steps=Steps(
@@ -191,7 +191,7 @@ def costs() -> Costs:
 
 
 def candidates() -> tuple[Candidate, ...]:
-    """An engine that is fastest, and a form of torch's own; neither is better in everything."""
+    """Make candidates of an engine, which is fastest, and of torch; neither is better in all metrics."""
     engine = EngineReport(
         engine="OpenVINO",
         version="2026.1",
@@ -244,7 +244,7 @@ def full_material(folder: Path) -> Material:
 
 
 def hostile_material(folder: Path) -> Material:
-    """Every text that a script, a trace, an environment or a file could bring is an attack."""
+    """Make every text of a script, a trace, an environment or a file an attack."""
     setting = Setting(lever=ATTACK, values=((ATTACK, ATTACK), ("num_workers", 2)))
     comparison = fakes.comparison((setting,), fakes.speed(1.5, remarks=(ATTACK,)), fakes.EXACT)
     machine = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Small training scripts that are run as a user's is, and what their launch left behind."""
+"""Small training scripts that are run as a user's is, and the evidence of their launches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Launch = Callable[..., tuple[Run, RunEvidence]]
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Launch:
-    """Runs a script (appended to ``MODEL``) for so many steps; the run, and the evidence that was asked for."""
+    """Run a script (appended to ``MODEL``) for this many steps; return the run and its evidence."""
 
     def run(  # type: ignore[no-untyped-def]
         script: str,

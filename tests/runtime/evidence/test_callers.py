@@ -1,4 +1,4 @@
-"""Who made a call: the user's line, torch on its behalf, or hotlap itself."""
+"""The origin of a call: the user's line, torch on its behalf, or hotlap itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TORCH = Path(torch.__file__).parent
 
 
 def called_through(*files: Path | str) -> Caller | None:
-    """Who is found to have called when functions of these files stand, in this order, between us and the call."""
+    """The caller that is found if functions of these files are, in this order, between us and the call."""
 
     def frame_of_caller() -> FrameType:
         return sys._getframe(1)

@@ -14,7 +14,7 @@ Look = Callable[[], None]
 
 
 def stack() -> list[Running]:
-    """What runs in this file, the innermost first; without the function that asks."""
+    """What runs in this file, the innermost first; without the calling function."""
     frame, found = sys._getframe(2), []
     while frame is not None and frame.f_code.co_filename == __file__:
         found.append(Running(frame.f_code, frame.f_lasti))

@@ -51,7 +51,7 @@ DATA = {
 
 
 class _Fake:
-    """Stands for torch's module and its tensors alike, and notes from which instruction each copy was called."""
+    """Replaces torch's module and its tensors, and records from which instruction each copy was called."""
 
     def __init__(self) -> None:
         self.copies: list[Caller] = []
@@ -83,7 +83,7 @@ class _Fake:
 
 
 def copies_of(source: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """What is said of each copy that this source makes when it runs, line by line as Python runs it."""
+    """The result for each copy that this source makes when it runs, line by line as Python runs it."""
     fake = _Fake()
     module = types.ModuleType("torch")
     module.__getattr__ = lambda name: fake  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Calls that cost time and teach nothing, and the switches that slow every step, by the user's line."""
+"""Calls that cost time and do not train, and the switches that slow every step, by the user's line."""
 
 from __future__ import annotations
 

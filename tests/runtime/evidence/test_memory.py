@@ -161,7 +161,7 @@ window, history, once, numbers = deque(maxlen=20), [], [], []
 
 
 class Device:
-    """As ``torch.cuda`` is to the collector: each look finds a mebibyte more."""
+    """As ``torch.cuda`` is to the collector: each call returns a mebibyte more."""
 
     def __init__(self) -> None:
         self.memory = self
@@ -246,8 +246,8 @@ def look() -> dict[str, list[str]]:
 
 
 def user_of_a_tensor() -> tuple[dict[str, list[str]], bool]:
-    """Its variables as they were seen, and whether one of them outlives its deletion. (Without ``assert``, into which
-    pytest puts a call of ``locals()``.)"""
+    """Its variables as they were observed, and whether one of them outlives its deletion. (Without ``assert``, into
+    which pytest puts a call of ``locals()``.)"""
     kept = torch.ones(3)
     reference = weakref.ref(kept)
     seen = look()

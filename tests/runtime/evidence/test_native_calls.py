@@ -21,7 +21,7 @@ def counting(words: Any, counts: Any) -> None:
 
 
 def names_of(function: Callable[..., object], *operations: str) -> list[str]:
-    """What a thread would be said to be in at each instruction of this kind."""
+    """The native function that is reported at each instruction of this kind."""
     natives, code = NativeCalls(torch), function.__code__
     found = [it for it in dis.get_instructions(code) if it.opname in operations]
     return [natives.name(code, it.offset, function.__globals__) for it in found]

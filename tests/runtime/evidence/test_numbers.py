@@ -1,4 +1,4 @@
-"""Gradient norms and the scaler's scale are those that the script itself would have found."""
+"""Gradient norms and the scaler's scale equal those that the script itself computes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ print(json.dumps(expected))
 
 
 def test_the_scale_is_that_of_the_step_and_not_in_the_norm(launch: Any) -> None:
-    """A step that the scaler leaves out is none; the scale shows it."""
+    """A step that the scaler skips has no row; the scale shows it."""
     run, evidence = launch(SCALED.replace("{fused}", "False"), steps=1000)
     expected = [it for step, it in enumerate(told(run)) if step != 7]
     assert evidence.numbers.gradient_norms == pytest.approx([norm for norm, _ in expected])
@@ -122,7 +122,7 @@ def test_the_scale_is_that_of_the_step_and_not_in_the_norm(launch: Any) -> None:
 
 
 def test_a_fused_optimizer_takes_the_scale_out_itself(launch: Any) -> None:
-    """It is called for the left-out step as well, whose gradients are what they are."""
+    """It is called for the left-out step as well, whose gradients may be infinite."""
     run, evidence = launch(SCALED.replace("{fused}", "True"), steps=1000)
     expected = told(run)
     assert evidence.numbers.gradient_not_finite == (7,)
@@ -173,7 +173,7 @@ def test_what_runs_under_the_profiler_is_left_out(launch: Any) -> None:
 
 
 def test_gradients_of_an_unknown_kind_are_left_alone(launch: Any) -> None:
-    """Those of sharded models know their own norm, which is a matter between processes."""
+    """Those of sharded models know their own norm, which requires communication."""
     script = """
     class Sharded(torch.Tensor):
         @classmethod

@@ -1,4 +1,4 @@
-"""The loader alone, by a launch of its own."""
+"""The loader alone, in a launch of its own."""
 
 from __future__ import annotations
 

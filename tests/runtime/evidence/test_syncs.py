@@ -1,4 +1,4 @@
-"""Which calls count as waits of the host, in which part of the step, and from which line; and that nobody notices."""
+"""Calls that count as waits of the host, by phase and line, without any effect on the script."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ print(json.dumps({"weights": [it.tolist() for it in model.parameters()]}))
 
 
 def test_the_script_notices_nothing(launch: Any) -> None:
-    """Its output, to the last character: losses, weights, the random state, and what it learns of torch's functions."""
+    """Its output, to the last character: losses, weights, the random state, and the properties of torch's functions."""
     watched, evidence = launch(UNNOTICED, steps=1000)
     output = Path(watched.output_path).read_text()
     plain, _ = launch(UNNOTICED, steps=1000, instruments=())
@@ -371,7 +371,7 @@ def test_compiled_code_has_the_same_graphs_and_breaks(launch: Any, line_of: Any)
     assert watched.compile.graphs == plain.compile.graphs
     for found in ("graph_breaks", "recompiles", "fallbacks"):
         assert Counter(getattr(watched.compile, found)) == Counter(getattr(plain.compile, found)), found
-    # Between the graphs the calls are made as ever.
+    # Between the graphs calls are normal.
     assert rows(evidence, line_of("inputs.mean().item()")) == [("item", "forward", 11, 11)]
 
 

@@ -1,4 +1,4 @@
-"""Gives a process, and those that it starts, a simulated device where ``SIMULATED_DEVICE`` names one, and writes down
+"""Give a process, and those that it starts, a simulated device where ``SIMULATED_DEVICE`` names one, and writes down
 which lines it ran where ``TRACED_LINES`` names a folder."""
 
 import os

@@ -1,4 +1,4 @@
-"""How the tests of edits name places: by the piece of source that stands there."""
+"""How the tests of edits name places: by the piece of source there."""
 
 from __future__ import annotations
 

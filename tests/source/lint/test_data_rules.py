@@ -55,7 +55,7 @@ def test_the_new_name_makes_the_same_object(imports: str, name: str, arguments: 
 
 
 def state(text: str) -> dict[str, object]:
-    """What the object that a text makes consists of."""
+    """The parts of the object that a text creates."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         names: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Which loops evaluate, who leads to them, and where values come from."""
+"""Which loops evaluate, what calls them, and where values come from."""
 
 from __future__ import annotations
 

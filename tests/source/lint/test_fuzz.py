@@ -1,4 +1,4 @@
-"""Scripts composed of patterns: whatever stands beside what, fixing keeps them Python, ends, and changes no result."""
+"""Scripts composed of patterns: in every combination, fixing keeps them valid Python, ends, and changes no result."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ EXAMPLES = sorted({text for rule in RULES for text in (*rule.bad.values(), *rule
 @given(st.lists(st.sampled_from(EXAMPLES), min_size=1, max_size=4))
 @settings(FUZZED, max_examples=40)
 def test_checking_examples_side_by_side(texts: list[str]) -> None:
-    """Rules meet code that is none of their business, names that mean two things, and several loops."""
+    """Rules on unrelated code, on names that mean two things, and on several loops."""
     joined = "\n".join(texts)
     _, hits = check(joined, RULES)
     assert hits == sorted(hits, key=lambda it: (it.violation.node.lineno, it.violation.node.col_offset))  # type: ignore[attr-defined]
@@ -163,7 +163,7 @@ def test_checking_examples_side_by_side(texts: list[str]) -> None:
 @given(st.lists(st.sampled_from(EXAMPLES), min_size=1, max_size=3), st.randoms(use_true_random=False))
 @settings(FUZZED, max_examples=60)
 def test_checking_damaged_examples(texts: list[str], drawn: Any) -> None:
-    """Lines that went missing: what still parses is checked without an error, the rest is said not to be Python."""
+    """Missing lines: what still parses is checked without an error, the rest is reported as invalid Python."""
     lines = "\n".join(texts).split("\n")
     for _ in range(drawn.randint(0, 5)):
         lines.pop(drawn.randrange(len(lines)))

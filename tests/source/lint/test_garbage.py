@@ -1,4 +1,4 @@
-"""What a file's model leaves behind."""
+"""A file's model leaves no reference cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model of a file knows of names: imports, aliases, what reaches a use."""
+"""Names in the model of a file: imports, aliases, what reaches a use."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def test_a_step_in_another_file_makes_the_loop_around_its_call_one_that_trains(t
 
 
 def test_what_is_missing_in_a_file_may_be_in_another(tmp_path: Path) -> None:
-    """Rules about what nothing does see the file alone, and stay silent about what they cannot know."""
+    """Rules about something missing see only the file, and report nothing that they cannot know."""
     base = """
         class Base:
             def begin(self):

@@ -1,4 +1,4 @@
-"""What the model of a file knows of training: kinds of values, training loops, what runs in every step."""
+"""Training in the model of a file: kinds of values, training loops, what runs in every step."""
 
 from __future__ import annotations
 

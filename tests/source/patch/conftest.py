@@ -1,4 +1,4 @@
-"""Makes the helpers of this folder importable."""
+"""Make the helpers of this folder importable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts as a run would record them, made from a source by looking at it; and patches of it, one lever at a time.
+"""Facts as a run would record them, derived from a source; and patches of it, one lever at a time.
 
 A site is known by what is called: ``model(...)``, ``loss.backward()``, ``DataLoader(...)``.
 """

@@ -165,7 +165,7 @@ def test_what_the_loader_has_already_stays(tmp_path: Path) -> None:
     source = f"{HEAD}{call}\n"
     assert patched(tmp_path, source, "loader", with_loader(), **PLAN) == source
     assert "num_workers=4" in patched(tmp_path, source, "loader", with_loader(workers=2), **PLAN)
-    # Of two calls in that line nobody knows which it was, unless the columns are known.
+    # Of two calls in that line it is unknown which it was, unless the columns are known.
     assert "cannot be determined from the source" in left_out(
         tmp_path, source, "loader", with_loader(site=line), **PLAN
     )

@@ -22,7 +22,7 @@ def bf16(tmp_path: Path, source: str) -> str:
 
 
 def expect(tmp_path: Path, before: str, after: str) -> None:
-    """After the lever the source is so, and the lever changes nothing more."""
+    """The lever changes the source to this, and then changes nothing more."""
     new = bf16(tmp_path, dedented(before))
     assert new == dedented(after.replace("REGION", REGION))
     assert bf16(tmp_path, new) == new

@@ -47,7 +47,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[Task, Path]:
 
 @pytest.fixture
 def train(scripts: dict[Task, Path], tmp_path: Path) -> Train:
-    """Runs a task's script in an empty folder, with warnings as errors; the lines that it printed."""
+    """Run a task's script in an empty folder, with warnings as errors; return the lines that it printed."""
 
     def run(task: Task, *flags: str, launcher: tuple[str, ...] = (), expect: int = 0) -> list[str]:
         environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
@@ -69,7 +69,7 @@ def train(scripts: dict[Task, Path], tmp_path: Path) -> Train:
 
 @pytest.fixture
 def modules(scripts: dict[Task, Path]) -> Iterator[dict[Task, ModuleType]]:
-    """The scripts as modules, to look at their parts, on one thread."""
+    """The scripts as modules, to test their parts, on one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     found: dict[Task, ModuleType] = {}

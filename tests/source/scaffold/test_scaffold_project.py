@@ -1,4 +1,4 @@
-"""Writing a project: where it goes, what is left alone, what is said."""
+"""Writing a project: where it goes, what is left alone, what is printed."""
 
 from __future__ import annotations
 

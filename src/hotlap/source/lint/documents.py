@@ -1,4 +1,4 @@
-"""Files as the engine sees them: one Python text, and its mapping back to the file.
+"""Files as the engine reads them: one Python text, and its mapping back to the file.
 
 A script is its own text. A notebook's code cells are put together in order (:mod:`hotlap.source.lint.notebooks`).
 """

@@ -30,7 +30,7 @@ _SPACE = re.compile(r"\s*")
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """One code cell: its number among all cells, from 1, its source, and where that stands in the file's text."""
+    """One code cell: its number among all cells, from 1, its source, and its place in the file's text."""
 
     number: int
     source: str

@@ -171,8 +171,8 @@ def _last_change(sources: Sources, model: Model) -> ast.stmt | None:
     if not changes:
         return None
     last = max(changes, key=lambda it: (it.lineno, it.col_offset))
-    # The place must be run whenever the optimizer is made, and whenever the model is called: where it stands in the
-    # same branch as one of them, as below the main guard, it stays in it.
+    # The place must be run whenever the optimizer is made, and whenever the model is called: if it is in the same
+    # branch as one of them, as below the main guard, it stays in it.
     found = _outside_of_branches(code, last, [*uses, model.optimizer])
     return found if (found.end_lineno or found.lineno) < end else None
 

@@ -1,11 +1,11 @@
-"""Puts a project together from ``templates/``, so that what tasks share is written once and cannot drift apart.
+"""Put a project together from ``templates/``, so that what tasks share is written once.
 
 ``script.py.txt`` is the whole training script but for a task's own sections, which are in ``image.py.txt`` and so on.
-Three marks are understood, each on a line of its own; none is left in what is made:
+There are three marks, each on a line of its own; none remains in the result:
 
     #@ section NAME         in a task's file: the lines up to the next section are called NAME
     #@ insert NAME          the lines of that section, or else of the file NAME.py.txt, at this indentation
-    #@ only TASK [TASK]     the lines up to ``#@ end`` are for these tasks alone
+    #@ only TASK [TASK]     the lines up to ``#@ end`` are only for these tasks
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ class Project:
 
 
 def create(directory: Path, task: Task, *, force: bool = False, script_only: bool = False) -> Project:
-    """Write the project of a task into ``directory``, which is made where it does not exist.
+    """Write the project of a task into ``directory``, which is created if it does not exist.
 
-    Existing files are replaced with ``force`` alone; without it nothing is written where any of them exists. Raises
+    Existing files are replaced only with ``force``; without it nothing is written if any of them exists. Raises
     :class:`UsageError` for that, for a name that no folder can have, and where writing fails.
     """
     _check_name(directory)

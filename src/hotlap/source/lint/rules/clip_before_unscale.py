@@ -80,7 +80,7 @@ def _step_after(context: Context, scaled: Scaled, clip: ast.Call) -> Step | None
 
 
 def _on_condition(context: Context, scaled: Scaled, clip: ast.Call) -> bool:
-    """Whether clipping stands behind an ``if`` about the scaler or the precision, that the backward pass is not in."""
+    """Whether clipping is inside an ``if`` about the scaler or the precision, and the backward pass is not."""
     words = {it.id for it in ast.walk(scaled.scaler) if isinstance(it, ast.Name)} - {"self"}
     words |= {it.attr for it in ast.walk(scaled.scaler) if isinstance(it, ast.Attribute)}
     for above in context.tree.ancestors(clip):

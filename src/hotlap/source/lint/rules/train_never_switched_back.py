@@ -86,9 +86,9 @@ def check(context: Context) -> Iterator[Violation]:
 
 
 def _goes_on(context: Context, loop: Loop, at: ast.AST, trained: ast.AST) -> bool:
-    """Whether training follows on the switch by mistake, not because whoever trains wants the mode for it.
+    """Whether training follows the switch by mistake, and the mode is not intended for it.
 
-    A switch before the training of each pass is meant; one behind it, or in some passes only, is for an evaluation.
+    A switch before the training of each pass is intended; one after it, or in some passes only, is for an evaluation.
     """
     return position(at) > position(trained) or context.guards.frequency(at, loop) == "interval"
 
@@ -179,7 +179,7 @@ def _handed_on(context: Context, call: ast.Call, names: Mapping[str, str]) -> se
 
 
 def _before(context: Context, epochs: Loop, model: str) -> Change:
-    """``model.train()`` before the training loop, where that stands in the loop over epochs itself."""
+    """``model.train()`` before the training loop, if that is directly in the loop over epochs."""
     for loop in context.training_loops:
         if isinstance(loop.node, LOOPS) and context.tree.parent(loop.node) is epochs:
             return (InsertBefore(Span.of(loop.node), Code(f"{model}.train()")),)
