@@ -1,4 +1,4 @@
-"""An executor that answers from arithmetic instead of from processes."""
+"""An executor that computes its answers instead of running processes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from hotlap.records import (
     ModelFacts,
     OptimizerFacts,
     ReplayBatch,
+    Replicate,
     Run,
     ScriptFacts,
     Steps,
     Stopped,
     SweepLoader,
     TurnRequest,
-    TurnSet,
 )
 from hotlap.trial.executor import OneSlot
 
@@ -39,7 +39,7 @@ from hotlap.trial.executor import OneSlot
 class FakeExecutor(OneSlot):
     """Trials by arithmetic: every lever divides the time of a step by a fixed factor, give or take ``noise``.
 
-    ``ending`` is how the script as it is ends, after ``steps_before_end`` steps where it does not just go on.
+    ``ending`` is how the unmodified script ends, after ``steps_before_end`` steps unless it goes on.
     ``interrupt_after`` raises KeyboardInterrupt at that request.
     """
 
@@ -68,7 +68,7 @@ class FakeExecutor(OneSlot):
         self._count()
         return tuple(self._run(it.assignment, max(1, it.steps), self.requests) for it in requests)
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         self._count()
         draw = random.Random(request.order_seed + 1_000_003 * world.NUMBER)
         runs = tuple(self._run(arm, 8 * request.rounds, request.order_seed) for arm in request.arms)
@@ -79,7 +79,7 @@ class FakeExecutor(OneSlot):
             )
             for arm, launch in ((arm, draw.gauss(0, self.noise)) for arm in request.arms)
         )
-        return TurnSet(runs=runs, rounds=rounds, wall_seconds=1.0)
+        return Replicate(runs=runs, rounds=rounds, wall_seconds=1.0)
 
     def _count(self) -> None:
         self.requests += 1

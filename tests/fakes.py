@@ -1,4 +1,4 @@
-"""Studies as the search leaves them."""
+"""Studies as the search writes them."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def speed(value: float, half: float = 0.025, verdict: SpeedVerdict = "faster", *
     comparison = SpeedComparison(
         speedup=estimate(value, half),
         verdict=verdict,
-        sets=5,
+        replicates=5,
         rounds=15,
         confidence=0.95,
         noise_floor=0.008,
@@ -393,10 +393,12 @@ METRICS = (
         candidate=Estimate(value=4.2 * 2**30, low=4.1 * 2**30, high=4.3 * 2**30, unit="B"),
         ratio=estimate(0.52, 0.01),
         verdict="better",
-        sets=5,
+        replicates=5,
         confidence=0.95,
     ),
-    MetricComparison(metric="host_peak_bytes", ratio=estimate(1.0, 0.01), verdict="no-effect", sets=5, confidence=0.95),
+    MetricComparison(
+        metric="host_peak_bytes", ratio=estimate(1.0, 0.01), verdict="no-effect", replicates=5, confidence=0.95
+    ),
 )
 SAVES_MEMORY = msgspec.structs.replace(
     FINISHED,

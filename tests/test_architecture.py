@@ -26,36 +26,36 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Opening and replacing files, and hiding secrets: every room needs both.
     "files": set(),
     "redact": {"records"},
-    # What both those who measure and those who report say.
+    # Words for both measuring and reporting.
     "wording": {"records"},
     "levers": GROUND,
     "plan": GROUND | {"levers"},
     "machine": GROUND,
-    # What a comparison says of an objective.
+    # The verdict of a comparison on an objective.
     "objective": {"records"},
-    # What the plan of a study gave, for what that costs.
+    # The gain of a study's plan, for its cost.
     "measure": GROUND | {"gain"},
     # The plan, which it reads only where a script applies one to itself.
     "runtime": GROUND | {"levers", "plan", "sandbox"},
-    # The levers, for the variables that a setting wants in the environment; the measure of "warmed up".
+    # The levers, for the variables that a setting needs in the environment; the measure of "warmed up".
     "trial": GROUND | {"levers", "machine", "measure", "plan", "sandbox"},
     # The executor's port: a study answers in its place while a search is resumed.
     "study": GROUND | {"plan", "trial"},
-    # Causes of slowness, read off what was measured; knows nothing of trials. Of the machine, what its drivers must be.
+    # Causes of slowness, from what was measured; does not use trials. Of the machine, what its drivers must be.
     "diagnose": GROUND | {"measure", "levers", "traces", "machine"},
-    # Trials, their costs, and what is known so far; what a procedure makes of them it does not know.
+    # Trials, their costs, and what is known so far; without the procedures.
     "experiment": SEARCH | {"diagnose", "traces", "objective"},
-    # What hotlap can be asked to do.
+    # What hotlap does on request.
     "procedures": SEARCH | {"experiment", "diagnose", "traces", "gain", "objective"},
-    # Reads files that a profiler wrote; knows nothing of trials. Its result is records of its own.
+    # Reads files that a profiler wrote; does not use trials. Its result is records of its own.
     "traces": GROUND,
-    # Reads and edits training code as text; knows nothing of runs.
+    # Reads and edits training code as text; does not use runs.
     "source": GROUND,
     # Two runs side by side: reads what was measured of each, and measures nothing.
     "compare": GROUND | {"measure", "traces"},
     # Every study of a project, reduced to a row.
     "history": GROUND | {"study", "machine", "gain"},
-    # What the plan of a study was found to give.
+    # The measured gain of a study's plan.
     "gain": GROUND | {"machine", "objective"},
     "render": GROUND | {"plan", "gain", "objective", "source", "traces", "diagnose", "compare", "history"},
     # A study for other tools: tables, event files, runs of trackers.
@@ -76,7 +76,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "history",
         "export",
     },
-    # Workloads that are run as a user's script is: they know nothing of hotlap.
+    # Workloads that are run as a user's script is: they do not use hotlap.
     "demo": set(),
     "__init__": GROUND | {"api"},
     "__main__": {"cli"},
@@ -149,8 +149,8 @@ def calls(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, dotted(node.func)
 
 
-def test_the_walker_sees_what_it_must() -> None:
-    """The checks below rest on these two helpers; a blind helper would pass everything."""
+def test_the_walker_finds_what_it_must() -> None:
+    """The checks below rest on these two helpers; a helper that finds nothing would pass everything."""
     tree = ast.parse("if TYPE_CHECKING:\n    import a\nelse:\n    import b\ndef f():\n    import c\n")
     seen = [node.names[0].name for node in walk_at_run_time(tree) if isinstance(node, ast.Import)]
     assert seen == ["b", "c"]
@@ -218,8 +218,8 @@ def test_source_is_rewritten_in_one_place() -> None:
     ]
 
 
-def test_kinds_of_quality_are_told_apart_where_they_are_found_and_worded() -> None:
-    """Everything else asks a comparison's quality for its verdict."""
+def test_kinds_of_quality_are_distinguished_where_they_are_found_and_worded() -> None:
+    """Everything else reads the verdict of a comparison's quality."""
     of_one_kind = ("records/", "measure/", "experiment/prove.py", "experiment/prove_outputs.py", "render/quality.py")
     found = [
         name_of(path)
@@ -228,7 +228,7 @@ def test_kinds_of_quality_are_told_apart_where_they_are_found_and_worded() -> No
         if module in ("hotlap.records.Parity", "hotlap.records.TaskQuality")
     ]
     assert "render/quality.py" in found
-    # A check compares two trainings, and knows by itself whether a difference is run-to-run noise.
+    # A check compares two trainings, and decides itself whether a difference is run-to-run noise.
     checks = ("procedures/check/numbers.py", "procedures/check/compare.py")
     assert not [it for it in found if not it.startswith(of_one_kind) and it not in checks]
 
@@ -257,7 +257,7 @@ def named_by(node: ast.expr) -> ast.expr:
 
 
 def test_one_table_lists_the_phases_of_a_step() -> None:
-    # The other file knows what an older format called its fields.
+    # The other file has the field names of an older format.
     allowed = ("records/phases.py", "study/migrations.py")
     found = [(name_of(path), line) for path in python_files() for line in phases_spelt_out(path)]
     assert {name for name, _ in found} >= set(allowed)

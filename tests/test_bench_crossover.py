@@ -23,6 +23,6 @@ def test_the_table_says_where_the_two_disagree() -> None:
         Row("gpt", "three", trouble="It crashed."),
     ]
     text = text_of(rows, 3)
-    assert "The two intervals meet for 1 of 2 settings." in text
+    assert "The two intervals overlap for 1 of 2 settings." in text
     assert "| bert | two | 1.150x (1.100 to 1.200) | 1.350x (1.300 to 1.400) | 4.2 |" in text
     assert "| gpt | three | It crashed. |" in text

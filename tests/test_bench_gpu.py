@@ -1,4 +1,4 @@
-"""The benchmark of accelerators on a script of arithmetic: it measures, renders, and passes over what fails."""
+"""The benchmark of accelerators on a fake script: it measures, renders, and skips what fails."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_a_script_without_a_lever_is_not_measured() -> None:
 
 def test_equal_arms_make_few_claims() -> None:
     found = measuring.false_alarms(SCRIPT, FakeExecutor(FakeScript()), 0.0, said)
-    assert (found.sets, found.orders) == (measuring.FEWEST_SETS, 6)
+    assert (found.replicates, found.orders) == (measuring.FEWEST_REPLICATES, 6)
     assert found.claims <= 2
-    assert "3 sets of three equal arms" in report.markdown(report.Findings(false_alarms=found))
+    assert "3 replicates of three equal arms" in report.markdown(report.Findings(false_alarms=found))
 
 
 def test_without_an_accelerator_nothing_is_written(

@@ -60,7 +60,7 @@ def test_memory_is_estimated_without_running_on_data(executor: Counted, tmp_path
     assert Path(study.directory).parent == tmp_path / "memory"
 
 
-def test_what_is_for_an_estimate_asks_for_one(executor: Counted) -> None:
+def test_options_of_an_estimate_require_one(executor: Counted) -> None:
     with pytest.raises(hotlap.HotlapError, match="for an estimate"):
         hotlap.memory("train.py", batch_sizes=[64])
     assert not executor.asked

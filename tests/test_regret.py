@@ -1,4 +1,4 @@
-"""The regret benchmark on arithmetic instead of processes: it finds the best plan, and says what it did not look at."""
+"""The regret benchmark on arithmetic instead of processes: it finds the best plan, and names what was left out."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from hotlap.records import (
     PhaseAccount,
     Plan,
     QualityLost,
+    Replicate,
     Run,
     ScriptFacts,
     Setting,
@@ -32,7 +33,6 @@ from hotlap.records import (
     Stopped,
     Study,
     TurnRequest,
-    TurnSet,
     Workload,
 )
 from hotlap.trial.executor import OneSlot
@@ -54,7 +54,7 @@ class Arithmetic(OneSlot):
         self._broken = broken
         self._noise = noise
         self._random = random.Random(0)
-        self.sets = 0
+        self.replicates = 0
 
     def machine(self) -> Machine:
         return Machine()
@@ -62,13 +62,13 @@ class Arithmetic(OneSlot):
     def launch(self, request: LaunchRequest) -> Run:
         raise NotImplementedError
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
-        self.sets += 1
+    def take_turns(self, request: TurnRequest) -> Replicate:
+        self.replicates += 1
         plans = [arm.plan for arm in request.arms]
         if any(self._broken in plan.settings for plan in plans):
             runs = tuple(Run(ending=Crashed(exit_code=1) if self._broken in it.settings else Stopped()) for it in plans)
-            return TurnSet(runs=runs, rounds=((),) * len(plans))
-        return TurnSet(
+            return Replicate(runs=runs, rounds=((),) * len(plans))
+        return Replicate(
             runs=tuple(Run(plan=it) for it in plans),
             rounds=tuple(self._row(it, request.rounds) for it in plans),
         )
@@ -126,7 +126,13 @@ def test_what_broke_the_numbers_is_no_answer() -> None:
     assert threads in choices_of(study(), all_levers())["cpu-threads"]
     nothing = Estimate(value=1.0, low=1.0, high=1.0)
     speed = SpeedComparison(
-        speedup=nothing, verdict="faster", sets=3, rounds=3, confidence=0.95, noise_floor=0.0, smallest_detectable=0.0
+        speedup=nothing,
+        verdict="faster",
+        replicates=3,
+        rounds=3,
+        confidence=0.95,
+        noise_floor=0.0,
+        smallest_detectable=0.0,
     )
     lost = QualityLost(comparison=SpeedAndSameness(baseline=EMPTY, candidate=EMPTY, speed=speed))
     refused = Outcome(lever="cpu-threads", setting=threads, verdict=lost)
@@ -159,7 +165,7 @@ def test_the_best_plan_has_none() -> None:
     assert [speed for _, speed in result.heats] == sorted((speed for _, speed in result.heats), reverse=True)
 
 
-def test_a_plan_that_fails_spoils_its_set_only() -> None:
+def test_a_plan_that_fails_damages_only_its_replicate() -> None:
     found = Plan(settings=(HALF,))
     executor = Arithmetic(FACTORS, broken=FUSED)
     grid = make_grid(CHOICES, found, limit=100, seed=0)
@@ -196,9 +202,9 @@ def test_the_report_names_the_plans_and_what_was_not_measured() -> None:
 
 
 def test_flags_reach_the_terms() -> None:
-    options = parse(["--out", "x", "--final-sets", "3", "--heat-rounds", "2", "--examples", "gpt"])
-    assert terms_of(options).final_sets == 3
+    options = parse(["--out", "x", "--final-replicates", "3", "--heat-rounds", "2", "--examples", "gpt"])
+    assert terms_of(options).final_replicates == 3
     assert terms_of(options).heat_rounds == 2
     assert options.examples == ["gpt"]
     with pytest.raises(SystemExit):
-        parse(["--out", "x", "--final-sets", "1"])
+        parse(["--out", "x", "--final-replicates", "1"])

@@ -23,12 +23,12 @@ from hotlap.records import (
     Machine,
     Plan,
     Record,
+    Replicate,
     Run,
     Setting,
     Study,
     SweepLoader,
     TurnRequest,
-    TurnSet,
     Workload,
 )
 from hotlap.study import (
@@ -54,7 +54,7 @@ class Choices(Record, frozen=True, kw_only=True):
 
 
 class Counting(OneSlot):
-    """An executor whose answers tell them apart, and whose clock moves by three seconds a call."""
+    """An executor whose answers are distinguishable, and whose clock moves by three seconds a call."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -70,9 +70,9 @@ class Counting(OneSlot):
         self.calls += 1
         return Run(seed=self.calls)
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         self.calls += 1
-        return TurnSet(runs=(Run(seed=self.calls),), rounds=((0.1, 0.2),))
+        return Replicate(runs=(Run(seed=self.calls),), rounds=((0.1, 0.2),))
 
 
 def launch(steps: int = 3) -> LaunchRequest:
@@ -155,7 +155,7 @@ def test_a_last_line_of_zeros_is_dropped(journal: Journal) -> None:
         assert list(again.answers) == [("k0", 0)]
 
 
-def test_damage_in_the_middle_is_told(journal: Journal) -> None:
+def test_damage_in_the_middle_is_reported(journal: Journal) -> None:
     journal.append(answer(0))
     journal.append(answer(1))
     journal.close()
@@ -198,13 +198,13 @@ def test_unknown_fields_of_a_later_minor_version_are_ignored(journal: Journal) -
     assert load_study(path).workload == WORKLOAD
 
 
-def test_a_damaged_summary_is_told(journal: Journal) -> None:
+def test_a_damaged_summary_is_reported(journal: Journal) -> None:
     (journal.directory / SUMMARY).write_text('{"format_version": 1, "workload": 3}')
     with pytest.raises(StudyError, match="damaged"):
         load_study(journal.directory)
 
 
-def test_without_a_summary_the_journal_speaks(journal: Journal) -> None:
+def test_without_a_summary_the_journal_is_read(journal: Journal) -> None:
     (journal.directory / SUMMARY).unlink()
     assert load_study(journal.directory).workload == WORKLOAD
 
@@ -285,7 +285,7 @@ def fail_writes(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(os, "write", failing)
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_nothing_is_lost(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     journal.append(answer(0))
     before = load_study(journal.directory)
     with monkeypatch.context() as patched:
@@ -379,7 +379,7 @@ def test_time_between_answers_counts_once(journal: Journal) -> None:
     executor = JournaledExecutor(inner, journal, clock=lambda: now[0])
     now[0] = 2.0
     executor.launch(launch())
-    now[0] = 5.0  # the search thinks
+    now[0] = 5.0  # the search computes
     executor.launch(launch(4))
     assert executor.spent_seconds == 5.0
     journal.close()

@@ -1,4 +1,4 @@
-"""The tests find the same around them wherever they run."""
+"""The tests have the same environment wherever they run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import surroundings
 HOME = Path("/home/tests")
 
 
-def test_variables_of_whoever_runs_the_tests_say_nothing() -> None:
+def test_the_testers_variables_have_no_effect() -> None:
     steers = (
         *("PYTHONUNBUFFERED", "PYTHONHASHSEED", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "TERM", "CI", "HOTLAP_PLAN"),
         *("XDG_CACHE_HOME", "GIT_DIR", "GIT_INDEX_FILE", "OMP_NUM_THREADS", "RANK", "WORLD_SIZE", "TORCH_LOGS"),

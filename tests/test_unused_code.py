@@ -42,7 +42,7 @@ def test_functions_that_call_each_other_are_unused(tmp_path: Path) -> None:
     assert unused(tmp_path, one="def a():\n    b()\ndef b():\n    a()\n") == ["pack.one.a", "pack.one.b"]
 
 
-def test_a_function_is_told_from_another_modules_of_its_name(tmp_path: Path) -> None:
+def test_a_function_is_distinguished_from_another_modules_of_its_name(tmp_path: Path) -> None:
     found = unused(
         tmp_path, one="def same(): ...\n", two="def same(): ...\n", use="from pack.one import same\nsame()\n"
     )

@@ -1,4 +1,4 @@
-"""Every shape of training loop that we know, run plainly and under hotlap: the account must be the script's own.
+"""Every known shape of training loop, run with and without hotlap: the account must match the script's own.
 
 The scripts and what is true of them are in the folder ``workloads``; each prints its own count of steps and its own
 losses as its last line. Plain runs go on in the background while launches under hotlap go one by one.
@@ -29,8 +29,8 @@ PLAIN_LIMIT_SECONDS = 600.0
 HANG_SECONDS = 4.0
 BEYOND_THE_END = 100_000
 GLOO_ABORTS = "terminate called without an active exception"
-"""What torch's gloo processes now and then say when they end: a worker thread that is still at it while the interpreter
-goes away takes the process with it. It happens after the script's last line, with hotlap and without."""
+"""What torch's gloo processes now and then say when they end: a worker thread that is still running while the
+interpreter goes away takes the process with it. It happens after the script's last line, with hotlap and without."""
 ATTEMPTS = 6
 
 
@@ -76,7 +76,7 @@ def _midway() -> list[Any]:
 
 @dataclass(frozen=True)
 class Plain:
-    """What a plain run left behind; ``exit_code`` is None where it had to be ended."""
+    """The result of a plain run; ``exit_code`` is None where it had to be ended."""
 
     exit_code: int | None
     line: dict[str, Any]
@@ -149,7 +149,7 @@ def _run_plainly_once(it: Any, directory: Path) -> Plain:
 def plain_runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[Plain]]]:
-    """The plain run of every workload that a selected test wants, each done once."""
+    """The plain run of every workload that a selected test needs, each done once."""
     wanted: dict[str, None] = {
         _named(it.callspec.params["workload"]): None
         for it in request.session.items
@@ -190,7 +190,9 @@ def _launch_once(it: Any, tmp_path: Path, steps: int, block_limit_seconds: float
 
 
 @pytest.mark.parametrize("workload", _parameters(SOUND, SEEN_SLOW))
-def test_hotlap_sees_what_the_script_did(workload: Any, plain_runs: dict[str, Future[Plain]], tmp_path: Path) -> None:
+def test_hotlap_observes_what_the_script_did(
+    workload: Any, plain_runs: dict[str, Future[Plain]], tmp_path: Path
+) -> None:
     run, directory = _launch(workload, tmp_path, BEYOND_THE_END)
     assert run.ending == Completed(), run.ending
     assert _files(directory) == frozenset()
@@ -302,7 +304,7 @@ def _same(first: float, second: float) -> bool:
 
 
 def _assert_losses(run: Run, own: list[float], workload: Any) -> None:
-    """The first ten losses and the last; what is no number is told by its row."""
+    """The first ten losses and the last; rows without a number are recorded."""
     assert len(run.steps.loss) == len(run.steps.wall_seconds)
     assert workload.loss_readable == any(it is not None for it in run.steps.loss)
     if not workload.loss_readable:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.aa import real, report
 from bench.aa.noise import SCENARIOS
-from bench.aa.procedure import LAST_LOOK, ROUNDS, Tally, simulate, simulate_family
+from bench.aa.procedure import LAST_ANALYSIS, ROUNDS, Tally, simulate, simulate_family
 from bench.report import write
 from hotlap.measure.speed import DELTA
 
@@ -22,19 +22,19 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.aa", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
-    parser.add_argument("--studies", type=int, default=2000, help="simulated studies per cell; 0 leaves them out")
+    parser.add_argument("--studies", type=int, default=2000, help="simulated studies per cell (0: none)")
     parser.add_argument("--speedups", type=float, nargs="*", default=[1.01, 1.02, 1.03, 1.05, 1.10, 1 / 1.05])
     parser.add_argument("--family", type=int, default=5, help="members of the simulated family")
     parser.add_argument("--delta", type=float, default=DELTA, help="smallest gain worth having, as a share")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--real", type=Path, metavar="SCRIPT", help="take real sets of this script")
-    parser.add_argument("--sets", type=int, default=2 * LAST_LOOK, help="real sets to take")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds in a real set")
-    parser.add_argument("--resamples", type=int, default=2000, help="studies drawn from the real sets")
+    parser.add_argument("--real", type=Path, metavar="SCRIPT", help="take real replicates of this script")
+    parser.add_argument("--replicates", type=int, default=2 * LAST_ANALYSIS, help="real replicates to take")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds in a real replicate")
+    parser.add_argument("--resamples", type=int, default=2000, help="studies drawn from the real replicates")
     parser.add_argument("script_arguments", nargs="*", help="arguments of the script, after --")
     options = parser.parse_args(arguments)
-    if options.real and options.sets < LAST_LOOK:
-        parser.error(f"--sets must be at least {LAST_LOOK}")
+    if options.real and options.replicates < LAST_ANALYSIS:
+        parser.error(f"--replicates must be at least {LAST_ANALYSIS}")
     return options
 
 
@@ -51,22 +51,22 @@ def run_simulation(options: argparse.Namespace) -> list[Tally]:
 
 
 def run_real(options: argparse.Namespace) -> list[Tally]:
-    """Real sets of the script, its baseline in all three roles."""
+    """Real replicates of the script, its baseline in all three roles."""
     from hotlap.trial.local import LocalExecutor
 
     with tempfile.TemporaryDirectory(prefix="hotlap-aa-") as folder:
         arms = real.measure(
             LocalExecutor(Path(folder)),
             real.workload(options.real, tuple(options.script_arguments)),
-            sets=options.sets,
+            replicates=options.replicates,
             rounds=options.rounds,
-            progress=lambda done: print(f"set {done} of {options.sets}", file=sys.stderr),
+            progress=lambda done: print(f"replicate {done} of {options.replicates}", file=sys.stderr),
         )
     return real.studies_of(arms, resamples=options.resamples, seed=options.seed, delta=options.delta)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Simulate, measure if asked to, and write the report."""
+    """Simulate, measure if requested, and write the report."""
     options = parse(arguments)
     began = time.monotonic()
     simulated = run_simulation(options)

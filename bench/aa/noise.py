@@ -1,7 +1,7 @@
 """A model of how a machine disturbs timings, from the launch down to the block.
 
 Every scenario is a hierarchy: each launch of the same code has a level of its own (memory placement), each round has a
-drift that its arms share, each block has noise of its own, and now and then a block is hit by a spike.
+drift that its arms share, each block has noise of its own, and some blocks are hit by a spike.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Scenario:
 
     ``launch`` separates launches of the same code, with the distribution ``shape``: ``heavy`` is Student's t with three
     degrees of freedom, ``two-state`` a level that is either fast or slow. ``block`` is each block's own, ``drift`` the
-    step of a random walk that all arms of a round share, of which each block feels ``unshared`` of its own;
+    step of a random walk that all arms of a round share, of which each block has the share ``unshared`` to itself;
     ``spikes`` is the share of blocks that another process prolongs (30 % on average).
     """
 
@@ -50,10 +50,10 @@ SCENARIOS = (
 )
 
 
-def draw_set(
+def draw_replicate(
     source: random.Random, scenario: Scenario, *, rounds: int, speedups: tuple[float, ...]
 ) -> list[list[float]]:
-    """Seconds per sample, one row an arm; each arm is ``speedups[i]`` times as fast as the code under no noise."""
+    """Seconds per sample, one row per arm; each arm is ``speedups[i]`` times as fast as the code under no noise."""
     levels = [_launch(source, scenario) - math.log(speedup) for speedup in speedups]
     rows: list[list[float]] = [[] for _ in speedups]
     drift = 0.0
@@ -65,10 +65,10 @@ def draw_set(
 
 
 def draw_arms(
-    source: random.Random, scenario: Scenario, *, sets: int, rounds: int, speedups: tuple[float, ...]
+    source: random.Random, scenario: Scenario, *, replicates: int, rounds: int, speedups: tuple[float, ...]
 ) -> tuple[Arm, ...]:
-    """The same for several sets: one :data:`Arm` per speedup."""
-    drawn = [draw_set(source, scenario, rounds=rounds, speedups=speedups) for _ in range(sets)]
+    """The same for several replicates: one :data:`Arm` per speedup."""
+    drawn = [draw_replicate(source, scenario, rounds=rounds, speedups=speedups) for _ in range(replicates)]
     return tuple([rows[arm] for rows in drawn] for arm in range(len(speedups)))
 
 

@@ -1,4 +1,4 @@
-"""The procedure under test, as the search uses it: looks with early stopping, a family, and the final headline."""
+"""The procedure under test: interim analyses with early stopping, a family of levers, and the final headline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hotlap.measure import speed
 from hotlap.records import SpeedComparison
 
 ROUNDS = 15
-LAST_LOOK = speed.LOOKS[-1].sets
+LAST_ANALYSIS = speed.ANALYSES[-1].replicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +22,29 @@ class Decision:
     """How one study ended."""
 
     verdict: str
-    sets: int
+    replicates: int
     baseline_agrees: bool
 
 
-def with_looks(baseline: Arm, repeat: Arm, candidate: Arm, *, delta: float) -> Decision:
-    """A study that looks at 3, 5 and 8 sets and stops at the first look that decides."""
-    for look in speed.LOOKS:
-        got = speed.compare_at_look(baseline[: look.sets], repeat[: look.sets], candidate[: look.sets], delta=delta)
-        if speed.decided(got, look.sets, delta=delta):
-            return Decision(got.verdict, look.sets, got.baseline_agrees)
-    raise AssertionError("the last look decides")
+def with_analyses(baseline: Arm, repeat: Arm, candidate: Arm, *, delta: float) -> Decision:
+    """A study that is analysed after 3, 5 and 8 replicates and stops at the first analysis that decides."""
+    for analysis in speed.ANALYSES:
+        got = speed.compare_at_analysis(
+            baseline[: analysis.replicates],
+            repeat[: analysis.replicates],
+            candidate[: analysis.replicates],
+            delta=delta,
+        )
+        if speed.decided(got, analysis.replicates, delta=delta):
+            return Decision(got.verdict, analysis.replicates, got.baseline_agrees)
+    raise AssertionError("the last analysis decides")
 
 
 def headline(baseline: Arm, repeat: Arm, candidate: Arm, *, delta: float) -> Decision:
-    """One comparison of five fresh sets at 95 %."""
-    first = slice(0, speed.HEADLINE_SETS)
+    """One comparison of five fresh replicates at 95 %."""
+    first = slice(0, speed.HEADLINE_REPLICATES)
     got = speed.compare(baseline[first], repeat[first], candidate[first], delta=delta)
-    return Decision(got.verdict, speed.HEADLINE_SETS, got.baseline_agrees)
+    return Decision(got.verdict, speed.HEADLINE_REPLICATES, got.baseline_agrees)
 
 
 def against_both(baseline: Arm, repeat: Arm, candidate: Arm, *, delta: float) -> Decision:
@@ -61,7 +66,7 @@ def family(arms: Sequence[Arm], *, delta: float) -> Decision:
 
 
 class Procedure(Protocol):
-    """From the sets of a baseline, its repeat and a candidate to a decision."""
+    """From the replicates of a baseline, its repeat and a candidate to a decision."""
 
     def __call__(self, baseline: Arm, repeat: Arm, candidate: Arm, *, delta: float) -> Decision:
         """Decide."""
@@ -69,9 +74,9 @@ class Procedure(Protocol):
 
 
 PROCEDURES: Mapping[str, Procedure] = {
-    "looks 3 / 5 / 8": with_looks,
-    "headline, 5 sets": headline,
-    "not used: mean of A and A' as the reference, 5 sets": against_both,
+    "analyses after 3 / 5 / 8": with_analyses,
+    "headline, 5 replicates": headline,
+    "not used: mean of A and A' as the reference, 5 replicates": against_both,
 }
 UNUSED = frozenset(name for name, it in PROCEDURES.items() if it is against_both)
 
@@ -86,7 +91,7 @@ class Tally:
     studies: int
     verdicts: dict[str, int]
     disturbed: int
-    mean_sets: float
+    mean_replicates: float
 
     def count(self, *verdicts: str) -> int:
         """How many studies ended with one of these verdicts."""
@@ -94,11 +99,11 @@ class Tally:
 
 
 def simulate(scenario: Scenario, *, speedup: float, studies: int, seed: int, delta: float) -> list[Tally]:
-    """Run both procedures on the same simulated machine, each study on sets of its own."""
+    """Run both procedures on the same simulated machine, each study on replicates of its own."""
     source = random.Random(f"{seed} {scenario.name} {speedup}")
     decisions: dict[str, list[Decision]] = {name: [] for name in PROCEDURES}
     for _ in range(studies):
-        arms = draw_arms(source, scenario, sets=LAST_LOOK, rounds=ROUNDS, speedups=(1.0, 1.0, speedup))
+        arms = draw_arms(source, scenario, replicates=LAST_ANALYSIS, rounds=ROUNDS, speedups=(1.0, 1.0, speedup))
         for name, study in PROCEDURES.items():
             decisions[name].append(study(*arms, delta=delta))
     return [tally(scenario.name, procedure, speedup, it) for procedure, it in decisions.items()]
@@ -109,7 +114,10 @@ def simulate_family(scenario: Scenario, *, members: int, studies: int, seed: int
     source = random.Random(f"{seed} {scenario.name} family")
     speedups = (1.0,) * (members + 2)
     decisions = [
-        family(draw_arms(source, scenario, sets=speed.HEADLINE_SETS, rounds=ROUNDS, speedups=speedups), delta=delta)
+        family(
+            draw_arms(source, scenario, replicates=speed.HEADLINE_REPLICATES, rounds=ROUNDS, speedups=speedups),
+            delta=delta,
+        )
         for _ in range(studies)
     ]
     return tally(scenario.name, f"family of {members}, Holm", 1.0, decisions)
@@ -123,5 +131,5 @@ def tally(scenario: str, procedure: str, speedup: float, decisions: Sequence[Dec
         studies=len(decisions),
         verdicts=dict(Counter(it.verdict for it in decisions)),
         disturbed=sum(not it.baseline_agrees for it in decisions),
-        mean_sets=sum(it.sets for it in decisions) / len(decisions),
+        mean_replicates=sum(it.replicates for it in decisions) / len(decisions),
     )

@@ -1,4 +1,4 @@
-"""The same question put to a real machine: the baseline in all three roles, through the real executor."""
+"""The same on a real machine: the baseline in all three roles, through the real executor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import permutations
 from pathlib import Path
 
 from bench.aa.noise import Arm
-from bench.aa.procedure import LAST_LOOK, PROCEDURES, Decision, Tally, tally
+from bench.aa.procedure import LAST_ANALYSIS, PROCEDURES, Decision, Tally, tally
 from hotlap.records import Assignment, TurnRequest, Workload
 from hotlap.trial.executor import OneSlot
 
@@ -17,7 +17,7 @@ ROLES = 3
 
 
 class SetFailed(Exception):
-    """A set came back without rounds; the text says how its arms ended."""
+    """A replicate came back without rounds; the text says how its arms ended."""
 
 
 def workload(script: Path, arguments: tuple[str, ...]) -> Workload:
@@ -29,15 +29,17 @@ def workload(script: Path, arguments: tuple[str, ...]) -> Workload:
 
 
 def measure(
-    executor: OneSlot, of: Workload, *, sets: int, rounds: int, progress: Callable[[int], None]
+    executor: OneSlot, of: Workload, *, replicates: int, rounds: int, progress: Callable[[int], None]
 ) -> tuple[Arm, Arm, Arm]:
-    """Take that many sets of three equal arms. Raises :class:`SetFailed` when a script ends too early."""
+    """Take that many replicates of three equal arms. Raises :class:`SetFailed` when a script ends too early."""
     arms: tuple[Arm, Arm, Arm] = ([], [], [])
-    for number in range(sets):
+    for number in range(replicates):
         request = TurnRequest(arms=(Assignment(workload=of),) * ROLES, rounds=rounds, order_seed=number)
         taken = executor.take_turns(request)
         if not all(taken.rounds):
-            raise SetFailed(f"Set {number + 1} has no rounds; its arms ended as {[it.ending for it in taken.runs]}.")
+            raise SetFailed(
+                f"Replicate {number + 1} has no rounds; its arms ended as {[it.ending for it in taken.runs]}."
+            )
         for arm, row in zip(arms, taken.rounds, strict=True):
             arm.append(list(row))
         progress(number + 1)
@@ -45,24 +47,25 @@ def measure(
 
 
 def studies_of(arms: tuple[Arm, Arm, Arm], *, resamples: int, seed: int, delta: float) -> list[Tally]:
-    """Verdicts over many studies drawn from the sets without replacement, roles exchanged at random in each set: all
-    arms are the same code, so every such study is an honest one. They share sets, so that the interval of the rate
-    understates its uncertainty when there are few.
+    """Return the verdicts over many studies drawn from the replicates.
 
-    Raises :class:`ValueError` with fewer sets than the last look needs.
+    They are drawn without replacement, and roles are exchanged at random in each: all arms run the same code, so every
+    such study is valid. They share replicates, so the interval of the rate is too narrow when there are few.
+
+    Raises :class:`ValueError` with fewer replicates than the last analysis needs.
     """
     count = len(arms[0])
-    if count < LAST_LOOK:
-        raise ValueError(f"A study needs {LAST_LOOK} sets; there are {count}.")
+    if count < LAST_ANALYSIS:
+        raise ValueError(f"A study needs {LAST_ANALYSIS} replicates; there are {count}.")
     source = random.Random(seed)
     orders = list(permutations(range(ROLES)))
     decisions: dict[str, list[Decision]] = {name: [] for name in PROCEDURES}
     for _ in range(resamples):
-        chosen = source.sample(range(count), LAST_LOOK)
+        chosen = source.sample(range(count), LAST_ANALYSIS)
         roles = [source.choice(orders) for _ in chosen]
         baseline, repeat, candidate = (
             [arms[role[arm]][index] for index, role in zip(chosen, roles, strict=True)] for arm in range(ROLES)
         )
         for name, study in PROCEDURES.items():
             decisions[name].append(study(baseline, repeat, candidate, delta=delta))
-    return [tally(f"{count} real sets", name, 1.0, it) for name, it in decisions.items()]
+    return [tally(f"{count} real replicates", name, 1.0, it) for name, it in decisions.items()]

@@ -28,7 +28,7 @@ class Rate:
 def rate(count: int, of: int) -> Rate:
     """The Wilson score interval of a share. Raises :class:`ValueError` for no trials or an impossible count."""
     if not 0 <= count <= of or of == 0:
-        raise ValueError(f"{count} of {of} is no share.")
+        raise ValueError(f"{count} of {of} is not a share.")
     share = count / of
     middle = (share + _Z**2 / (2 * of)) / (1 + _Z**2 / of)
     half = _Z / (1 + _Z**2 / of) * math.sqrt(share * (1 - share) / of + _Z**2 / (4 * of**2))
@@ -70,7 +70,7 @@ def markdown(simulated: Sequence[Tally], real: Sequence[Tally], settings: dict[s
 
 
 def _nothing(tallies: Sequence[Tally]) -> str:
-    header = ["scenario", "procedure", "false alarms", "no effect", "A/A gate closed", "mean sets", "studies"]
+    header = ["scenario", "procedure", "false alarms", "no effect", "A/A gate closed", "mean replicates", "studies"]
     rows = [
         [
             it.scenario,
@@ -78,7 +78,7 @@ def _nothing(tallies: Sequence[Tally]) -> str:
             str(false_alarms(it)),
             str(denied(it)),
             str(rate(it.disturbed, it.studies)),
-            f"{it.mean_sets:.1f}",
+            f"{it.mean_replicates:.1f}",
             str(it.studies),
         ]
         for it in tallies

@@ -1,9 +1,9 @@
-"""``python -m bench.crossover --out docs/benchmarks/crossover``: is a lever worth within one launch what it is worth in
+"""``python -m bench.crossover --out docs/benchmarks/crossover``: does a lever gain within one launch what it gains in
 launches of its own?
 
 For every lever that a process can switch, and every example: the ratio from launches that switch, and the ratio from
-launches that do not, each with its interval over launches. Where they disagree a switch shows something else than a
-launch, and first looks may choose wrongly there.
+launches that do not, each with its interval over launches. Where they disagree, a switch measures something else than a
+launch, and a screening may choose wrongly there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.report import command_line, table, write
 from hotlap import plan as plans_of
 from hotlap.api import local_executor
 from hotlap.errors import HotlapError
-from hotlap.experiment.comparing import compare_sets
+from hotlap.experiment.comparing import compare_replicates
 from hotlap.experiment.draft import StudyDraft, say_nothing
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
@@ -30,7 +30,7 @@ from hotlap.experiment.stages import begin, blank_study
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import all_levers
 from hotlap.measure.speed import HEADLINE_CONFIDENCE
-from hotlap.records import Estimate, Plan, Setting, Situation, SpeedComparison, TurnSet, Workload
+from hotlap.records import Estimate, Plan, Replicate, Setting, Situation, SpeedComparison, Workload
 
 ROUNDS = 10
 
@@ -52,7 +52,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.crossover", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
     parser.add_argument("--examples", nargs="+", choices=list(SIZES), default=list(SIZES))
-    parser.add_argument("--replicates", type=int, default=3, help="launches of either kind, at least 2 (default: 3)")
+    parser.add_argument("--replicates", type=int, default=3, help="launches of each kind, at least 2 (default: 3)")
     return parser.parse_args(arguments)
 
 
@@ -107,55 +107,55 @@ def _settings(trials: Trials, draft: StudyDraft) -> list[Setting]:
     return [lever.candidates(situation)[0] for lever in levers if lever.candidates(situation)]
 
 
-def _in_one_launch(trials: Trials, plans: Sequence[Plan], replicates: int) -> list[TurnSet] | Failure:
-    arms, taken = [plans_of.EMPTY, plans_of.EMPTY, *plans], list[TurnSet]()
+def _in_one_launch(trials: Trials, plans: Sequence[Plan], replicates: int) -> list[Replicate] | Failure:
+    arms, taken = [plans_of.EMPTY, plans_of.EMPTY, *plans], list[Replicate]()
     while len(taken) < replicates:
-        turns = trials.take_set(arms, rounds=ROUNDS, purpose="crossover", one_launch=True)
+        turns = trials.take_replicate(arms, rounds=ROUNDS, purpose="crossover", one_launch=True)
         if isinstance(turns, Failure):
             return turns
         taken.append(turns)
     return taken
 
 
-def _in_launches(trials: Trials, draft: StudyDraft, plan: Plan, replicates: int) -> Sequence[TurnSet] | Failure:
+def _in_launches(trials: Trials, draft: StudyDraft, plan: Plan, replicates: int) -> Sequence[Replicate] | Failure:
     design = Design(
         arms=(plans_of.EMPTY, plans_of.EMPTY, plan),
         purpose=f"launches {plans_of.key(plan)}",
-        looks=(replicates,),
+        analyses=(replicates,),
         rounds=ROUNDS,
         accept=anything,
     )
     found = replicate(trials, draft, design)
-    return found.failure if found.failure is not None else found.sets
+    return found.failure if found.failure is not None else found.replicates
 
 
 def _row(
     name: str,
     setting: Setting,
-    together: Sequence[TurnSet] | Failure,
+    together: Sequence[Replicate] | Failure,
     arm: int,
-    launches: Sequence[TurnSet] | Failure,
+    launches: Sequence[Replicate] | Failure,
 ) -> Row:
     what = plans_of.describe(setting)
     if isinstance(together, Failure) or isinstance(launches, Failure):
         failed = together if isinstance(together, Failure) else launches
         assert isinstance(failed, Failure)
         return Row(name, what, trouble=failed.reason)
-    within, over = (_compared(sets, its) for sets, its in ((together, arm), (launches, 2)))
+    within, over = (_compared(replicates, its) for replicates, its in ((together, arm), (launches, 2)))
     errors = [_standard_error(it) for it in (within, over)]
     apart = abs(math.log(within.speedup.value / over.speedup.value)) / max(1e-9, math.hypot(*errors))
     return Row(name, what, within.speedup, over.speedup, apart)
 
 
-def _compared(sets: Sequence[TurnSet], arm: int) -> SpeedComparison:
-    return compare_sets(sets, delta=0.02, confidence=HEADLINE_CONFIDENCE, arms=(0, 1, arm))
+def _compared(replicates: Sequence[Replicate], arm: int) -> SpeedComparison:
+    return compare_replicates(replicates, delta=0.02, confidence=HEADLINE_CONFIDENCE, arms=(0, 1, arm))
 
 
 def _standard_error(found: SpeedComparison) -> float:
     from hotlap.measure import student
 
     half = math.log(found.speedup.high / found.speedup.low) / 2
-    return half / student.quantile((1 + found.confidence) / 2, found.sets - 1)
+    return half / student.quantile((1 + found.confidence) / 2, found.replicates - 1)
 
 
 def _estimates(row: Row) -> dict[str, object]:
@@ -177,12 +177,12 @@ def text_of(rows: Sequence[Row], replicates: int) -> str:
     meet = sum(it.within.low <= it.over.high and it.over.low <= it.within.high for it in both)  # type: ignore[union-attr]
     return "\n".join(
         [
-            f"{replicates} launches of either kind, {ROUNDS} rounds each, 95 % intervals over launches. Above 1 "
-            "is faster than the unmodified script. The last column says how many standard errors are between them.",
+            f"{replicates} launches of each kind, {ROUNDS} rounds each, 95 % intervals over launches. Above 1 "
+            "is faster than the unmodified script. The last column is their distance in standard errors.",
             "",
             table(("example", "setting", "within one launch", "over launches", "apart"), cells),
             "",
-            f"The two intervals meet for {meet} of {len(both)} settings.",
+            f"The two intervals overlap for {meet} of {len(both)} settings.",
         ]
     )
 

@@ -1,8 +1,8 @@
-"""``python -m bench.device_lines --out docs/benchmarks/device-lines``: what tests ran, and on what.
+"""``python -m bench.device_lines --out docs/benchmarks/device-lines``: which lines tests ran, and on which device.
 
-Runs the tests of the CPU and those of the simulated device with all their processes traced, line by line, and tells of
-each lever, rule, collector of evidence, phase and ceiling where it ran; and of the lines that run only with an
-accelerator, which did. Nothing here is timed. What ran on real hardware is read off the results of benchmarks there.
+Runs the tests of the CPU and those of the simulated device with all their processes traced, line by line. The report
+says where each lever, rule, collector of evidence, phase and ceiling ran, and which of the lines that run only with an
+accelerator did. Nothing is timed. What ran on real hardware is taken from the results of benchmarks there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--runs",
         type=Path,
         default=ROOT / "build" / "device-lines",
-        help="keeps what each run told, so that it can go on",
+        help="keep the lines of each run in this folder, to go on later",
     )
     parser.add_argument(
         "--only", nargs="+", default=list(RUNS), choices=list(RUNS), help="trace these runs, and write no table"
@@ -99,7 +99,7 @@ def _told(kept: Path, name: str) -> Ran:
             environment = {**os.environ, **variables, **listener.variables, "PYTHONPATH": path}
             done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=False)
         if done.returncode != 0:
-            raise SystemExit(f"The tests of the run {name} fail: what they ran is not told.")
+            raise SystemExit(f"The tests of the run {name} fail: their lines are unknown.")
         kept.write_text(json.dumps({file: sorted(lines) for file, lines in listener.ran.items()}), encoding="utf-8")
     return {file: set(lines) for file, lines in json.loads(kept.read_text(encoding="utf-8")).items()}
 

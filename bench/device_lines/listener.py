@@ -1,4 +1,4 @@
-"""Who is told of the lines that traced processes run (see ``tests/simulated/lines.py``)."""
+"""Collect the lines that traced processes run (see ``tests/simulated/lines.py``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Listener:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._name = f"hotlap-lines-{os.getpid()}-{id(self)}"
         self._socket.bind(f"\0{self._name}")
-        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread = threading.Thread(target=self._add_audit_hook, daemon=True)
         self.ran: dict[str, set[int]] = defaultdict(set)
 
     @property
@@ -35,7 +35,7 @@ class Listener:
         self._thread.join()
         self._socket.close()
 
-    def _listen(self) -> None:
+    def _add_audit_hook(self) -> None:
         while (told := self._socket.recv(_LONGEST)) != b"end":
             file, _, line = told.decode().rpartition(":")
             self.ran[file].add(int(line))

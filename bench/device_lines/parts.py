@@ -1,4 +1,4 @@
-"""What of hotlap has to have run somewhere: its levers, rules, collectors of evidence and phases, each with the
+"""The parts of hotlap that must have run somewhere: its levers, rules, collectors of evidence and phases, each with the
 statements that show it."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Ran = Mapping[str, Set[int]]
 """Lines by file."""
 
 CEILINGS = tuple(it for it in Ceilings.__struct_fields__ if it not in ("other_load", "doubts", "threads"))
-"""The rates; the other fields say how far they are to be trusted."""
+"""The rates; the other fields say how reliable they are."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _rules(sources: Path) -> Iterator[Part]:
 
 
 def _collectors(sources: Path) -> Iterator[Part]:
-    """A collector ran where it was asked for its result."""
+    """A collector ran where it gave its result."""
     for path in sorted(sources.glob("runtime/evidence/*.py")):
         for it in _tree(path).body:
             if isinstance(it, ast.ClassDef) and it.name not in ("Collector", "Counter") and it.name[0] != "_":
@@ -72,7 +72,7 @@ def _collectors(sources: Path) -> Iterator[Part]:
 
 
 def _phases(sources: Path) -> Iterator[Part]:
-    """A phase ran where time was booked under it."""
+    """A phase ran where time was attributed to it."""
     stopwatch = _tree(sources / "runtime" / "stopwatch.py")
     users = [it for it in sorted((sources / "runtime").glob("*.py")) if it.stem != "stopwatch"]
     for phase in _phase_names(stopwatch):
@@ -93,7 +93,7 @@ def _phase_names(stopwatch: ast.Module) -> list[str]:
             return names
         if isinstance(it, ast.Assign):
             names += [one.id for target in it.targets for one in ast.walk(target) if isinstance(one, ast.Name)]
-    raise LookupError("The stopwatch names no phases.")
+    raise LookupError("The stopwatch has no phases.")
 
 
 def _lines(tree: ast.AST, is_wanted: Callable[[ast.AST], bool]) -> frozenset[int]:

@@ -10,7 +10,7 @@ _HEADINGS = {
     "lever": "Levers, where one was installed",
     "rule": "Rules, where one made a finding",
     "evidence": "Collectors of evidence, where one gave a result",
-    "phase": "Phases of the step clock, where time was booked",
+    "phase": "Phases of the step clock, where time was attributed to it",
     "ceiling": "Ceilings, where a rate was measured",
 }
 
@@ -56,9 +56,9 @@ def markdown(rows: Sequence[Row], files: Sequence[File]) -> str:
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[str]:
-    yield "Read off what tests really ran, process by process and line by line. On the CPU run the tests of the rooms,"
+    yield "From what tests really ran, process by process and line by line. On the CPU run the tests of the rooms,"
     yield "many with profiles and devices that stand in for real ones; the simulated device, that of `tests/simulated`,"
-    yield "proves logic and no speed. What ran on real hardware is read off the results of `make bench-gpu` and"
+    yield "proves logic and no speed. What ran on real hardware is taken from the results of `make bench-gpu` and"
     yield "`make bench-gpu-findings`."
     if not any(it.hardware for it in rows):
         yield "**There is no such result yet: nothing ever ran on real hardware**, and no figure is from one."

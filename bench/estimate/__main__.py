@@ -73,7 +73,7 @@ def main(words: list[str]) -> None:
     worst = max(abs(it.error) for it in rows if it.error is not None)
     text = "\n".join(
         (
-            f"The largest error is {100 * worst:.1f} %. Peaks are storages of tensors on the CPU, data sets left out.",
+            f"The largest error is {100 * worst:.1f} %. Peaks are of tensors on the CPU, without data sets.",
             "",
             table(("model", "measured", "estimated", "error"), [_cells(it) for it in rows]),
         )

@@ -1,7 +1,7 @@
 """``python -m bench.findings --out docs/benchmarks/findings``: precision and recall of the findings.
 
 Runs ``hotlap profile`` on the scripts of ``tests/causes``, in each of which one cause is planted or none, and counts:
-causes found, ranked first, with the right line, and whatever else was said. A cause that the machine cannot have (a
+causes found, ranked first, with the right line, and false findings. A cause that the machine cannot have (a
 device's, without one) is left out and named.
 """
 
@@ -62,7 +62,7 @@ def workload_of(planted: Planted) -> Workload:
 
 
 def measure(planted: Planted, directory: Path, *, busy: bool = False, machine: Machine | None = None) -> Score:
-    """Profile one script and compare what is said with what was planted. The machine's rates are measured unless they
+    """Profile one script and compare its findings with what was planted. The machine's rates are measured unless they
     are given. Raises :class:`HotlapError`."""
 
     def executor(folder: Path, isolation: Isolation) -> OneSlot:
@@ -115,12 +115,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rest", action="store_true", help="go on: measure those that OUT does not have yet")
     parser.add_argument(
-        "--busy", type=int, default=0, metavar="CORES", help="keep so many cores busy with other work meanwhile"
+        "--busy", type=int, default=0, metavar="CORES", help="keep this many cores busy with other work meanwhile"
     )
     parser.add_argument(
-        "--truth", type=Path, help="what bench.findings.truth wrote, to be set against what findings claim"
+        "--truth", type=Path, help="the result of bench.findings.truth, for comparison with what findings claim"
     )
-    parser.add_argument("--device", action="store_true", help="the scripts for an accelerator alone")
+    parser.add_argument("--device", action="store_true", help="only the scripts for an accelerator")
     return parser
 
 

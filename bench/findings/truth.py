@@ -1,7 +1,7 @@
-"""``python -m bench.findings.truth --out docs/benchmarks/findings-truth``: what curing a planted cause really saves.
+"""``python -m bench.findings.truth --out docs/benchmarks/findings-truth``: what removing a planted cause saves.
 
-Each script runs with and without its cause, in turns (:mod:`bench.findings.turns`), and neither side knows of hotlap:
-what is called true of a script, in its description, is shown here. A cause of lost time is true where its cure saves at
+Each script runs with and without its cause, in turns (:mod:`bench.findings.turns`), without hotlap on
+either side: what a script's description calls true is shown here. A cause of lost time is true where its cure saves at
 least two percent, with a 95 % interval above nothing; a hazard, where the script has the symptom and the cured one does
 not.
 """
@@ -33,7 +33,7 @@ _RECORDER: Final = Path(__file__).with_name("recorder.py")
 _LONGEST_SECONDS: Final = 180.0
 _SMALLEST_SAVING: Final = 0.02
 _GROWING_BYTES, _RESIDUE = 4096, 0.1
-"""A leak of less a step cannot be told from an allocator's own growth, which is left when the leak is gone."""
+"""A smaller leak per step cannot be distinguished from an allocator's own growth."""
 
 _PAIRS: Final = 3
 _STUDENT_95: Final = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
@@ -91,7 +91,7 @@ def measure(planted: Planted, cure: Cure, pairs: int = _PAIRS) -> Truth:
 
 
 def _pair(planted: Planted, cure: Cure, scripts: tuple[Path, Path], number: int) -> tuple[float, float]:
-    """The figures of both sides; of steps, for as many samples. Raises :class:`Ended`."""
+    """The figures of both sides; those of steps are for the same number of samples. Raises :class:`Ended`."""
     if cure.measure != "step":
         return _whole_runs(planted, cure, scripts, number)
     found = None if cure.sleeps else _steps_in_turns(planted, cure, scripts)
@@ -100,7 +100,7 @@ def _pair(planted: Planted, cure: Cure, scripts: tuple[Path, Path], number: int)
 
 
 def _steps_in_turns(planted: Planted, cure: Cure, scripts: tuple[Path, Path]) -> tuple[float, float] | None:
-    """Seconds per step; None where one is over too soon for turns. Raises :class:`Ended`."""
+    """Seconds per step; None where one ends too soon for turns. Raises :class:`Ended`."""
     with tempfile.TemporaryDirectory(prefix="hotlap-truth-run-") as folder:
         sides = []
         for name, script in zip(("as-it-is", "cured"), scripts, strict=True):
@@ -160,7 +160,7 @@ def _command(planted: Planted, out: Path, seconds: str, measure: str, script: Pa
 
 
 def _run(command: Sequence[str], directory: Path) -> str:
-    """Run to the end, and end whatever is left of it; the last line that it said, where it failed."""
+    """Run to the end, and end its remaining processes. Return the last line of its output if it failed."""
     child = started(command, directory)
     try:
         child.wait(_LONGEST_SECONDS)
@@ -176,7 +176,7 @@ def markdown(truths: Sequence[Truth], again: Sequence[str], *, busy: int = 0) ->
     shown = sum(it.is_true for it in truths)
     work = f" while other work keeps {busy} core{'s' * (busy != 1)} busy" if busy else ""
     lines = [
-        f"What a person gains who removes the cause{work}: {shown} of {len(truths)} are shown.",
+        f"What removing the cause saves{work}: {shown} of {len(truths)} are shown.",
         "",
         table(["script", "rules", "measured", "saved (95 % interval)", "shown"], [_row(it) for it in truths]),
         *measured_again(again),
@@ -197,9 +197,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.findings.truth", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these scripts; others stay in OUT")
-    parser.add_argument("--pairs", type=int, default=_PAIRS, choices=sorted(_STUDENT_95), help="of launches, a cure")
+    parser.add_argument("--pairs", type=int, default=_PAIRS, choices=sorted(_STUDENT_95), help="launches per cure")
     parser.add_argument(
-        "--busy", type=int, default=0, metavar="CORES", help="keep so many busy, for what is true there alone"
+        "--busy", type=int, default=0, metavar="CORES", help="keep this many cores busy, for what is true only then"
     )
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no script is left running

@@ -1,6 +1,6 @@
-"""``python -m bench.gpu --out docs/benchmarks/gpu``: all that hotlap promises on an accelerator, in ten minutes.
+"""``python -m bench.gpu --out docs/benchmarks/gpu``: the claims about accelerators, in ten minutes.
 
-The parts share ``--seconds`` by their weights, and what one leaves over goes to those after it. ``--search SECONDS``
+The parts share ``--seconds`` by their weights, and unused time goes to the later ones. ``--search SECONDS``
 runs ``hotlap tune`` on each script with that budget instead of trying hotlap's first guesses, and takes as much longer.
 """
 
@@ -67,7 +67,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 class Benchmark:
-    """Runs part after part and writes down what is known after each, so that a cut loses nothing."""
+    """Run part after part and write the results after each, so that an interruption loses nothing."""
 
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
         self._options = options
@@ -76,7 +76,7 @@ class Benchmark:
 
     def run(self) -> Findings:
         began = time.monotonic()
-        # The ceilings come first whether or not they are asked for: all that follows rests on them.
+        # The ceilings always come first: everything else rests on them.
         waiting = [name for name in WEIGHTS if name == "machine" or name in self._options.parts]
         while waiting:
             left = self._options.seconds - (time.monotonic() - began)
@@ -90,7 +90,7 @@ class Benchmark:
         began = time.monotonic()
         try:
             if seconds < LEAST_SECONDS and name != "machine" and self._options.search is None:
-                raise NotMeasured(f"Of {self._options.seconds:.0f} s for all parts too few were left.")
+                raise NotMeasured(f"Of {self._options.seconds:.0f} s for all parts too little was left.")
             say(f"begins, for about {self._options.search or seconds:.0f} s")
             self._steps()[name](seconds, say)
         except (HotlapError, NotMeasured, ValueError, OSError) as error:

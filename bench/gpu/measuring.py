@@ -1,4 +1,4 @@
-"""What measuring itself is worth on a device: the cost of the hooks, and the baseline against itself."""
+"""The quality of measurements on a device: the cost of the hooks, and the baseline against itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAUNCHES = 3
 ARMS = 3
 ROUNDS = 6
 BLOCK_SECONDS = 0.2
-FEWEST_SETS, MOST_SETS = 3, 8
+FEWEST_REPLICATES, MOST_REPLICATES = 3, 8
 PATIENCE_SECONDS = 60.0
 
 
@@ -40,9 +40,9 @@ def hook_cost(device: str, seconds: float, say: Say) -> list[dict[str, float | s
 @dataclass(frozen=True, slots=True)
 class FalseAlarms:
     """The same code in all roles. ``claims`` counts the orders of the roles in which a difference was claimed; the
-    orders share their sets, so this is a count and no rate."""
+    orders share their replicates, so this is a count and no rate."""
 
-    sets: int
+    replicates: int
     orders: int
     claims: int
     disagreements: int
@@ -51,16 +51,18 @@ class FalseAlarms:
 
 
 def false_alarms(naive: Naive, executor: OneSlot, seconds: float, say: Say) -> FalseAlarms:
-    """As many sets of three equal arms as the time allows. Raises :class:`NotMeasured` when these are fewer than three,
-    and :class:`HotlapError` as the executor does."""
+    """Take as many replicates of three equal arms as the time allows.
+
+    Raises :class:`NotMeasured` when these are fewer than three, and :class:`HotlapError` as the executor does.
+    """
     one = Assignment(
         workload=naive.workload, startup_limit_seconds=PATIENCE_SECONDS, block_limit_seconds=PATIENCE_SECONDS
     )
     arms: tuple[list[tuple[float, ...]], ...] = ([], [], [])
     end, longest = time.monotonic() + seconds, 0.0
-    while len(arms[0]) < MOST_SETS and (len(arms[0]) < FEWEST_SETS or time.monotonic() + longest < end):
+    while len(arms[0]) < MOST_REPLICATES and (len(arms[0]) < FEWEST_REPLICATES or time.monotonic() + longest < end):
         began = time.monotonic()
-        say(f"set {len(arms[0]) + 1}")
+        say(f"replicate {len(arms[0]) + 1}")
         request = TurnRequest(
             arms=(one,) * ARMS,
             rounds=ROUNDS,
@@ -70,13 +72,13 @@ def false_alarms(naive: Naive, executor: OneSlot, seconds: float, say: Say) -> F
         )
         taken = executor.take_turns(request)
         if not all(taken.rounds):
-            raise NotMeasured(f"Set {len(arms[0]) + 1} has no rounds; its arms ended as {_endings(taken.runs)}.")
+            raise NotMeasured(f"Replicate {len(arms[0]) + 1} has no rounds; its arms ended as {_endings(taken.runs)}.")
         for arm, row in zip(arms, taken.rounds, strict=True):
             arm.append(row)
         longest = max(longest, time.monotonic() - began)
     compared = [speed.compare(*(arms[index] for index in order)) for order in permutations(range(ARMS))]
     return FalseAlarms(
-        sets=len(arms[0]),
+        replicates=len(arms[0]),
         orders=len(compared),
         claims=sum(it.verdict in ("faster", "slower") for it in compared),
         disagreements=sum(not it.baseline_agrees for it in compared),

@@ -1,7 +1,7 @@
-"""A naive script against the same script with hotlap's levers, in sets whose arms take turns; and the proof of it.
+"""Compare a naive script with the same script under hotlap's levers, in replicates, and prove its numbers.
 
-Two ways to come by the plan. The short one takes every lever that applies, each with the setting that hotlap would try
-first, and does not search: that fits into minutes. The long one is ``hotlap tune`` itself.
+The plan is made in one of two ways. The short one takes every lever that applies, each with the setting that hotlap
+would try first, and does not search: that fits into minutes. The long one is ``hotlap tune`` itself.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.api import begin as search
-from hotlap.experiment.comparing import compare_sets
+from hotlap.experiment.comparing import compare_replicates
 from hotlap.experiment.costs import Costs
 from hotlap.experiment.journaled import JournaledExecutor
-from hotlap.experiment.observe import account_of, first_run, understand
+from hotlap.experiment.observe import account_of, first_run, interpret
 from hotlap.experiment.options import Options
 from hotlap.experiment.prove import ParityProver
 from hotlap.experiment.trials import Failure, Trials
@@ -35,20 +35,20 @@ from hotlap.records import (
     PhaseAccount,
     Plan,
     Quality,
+    Replicate,
     Run,
     Situation,
     SpeedComparison,
     SweepLoader,
     TurnRequest,
-    TurnSet,
     Workload,
 )
 from hotlap.trial.executor import OneSlot
 from hotlap.trial.local import LocalExecutor
 
 ROUNDS = 6
-MOST_SETS = speed.HEADLINE_SETS
-FEWEST_SETS = 2
+MOST_REPLICATES = speed.HEADLINE_REPLICATES
+FEWEST_REPLICATES = 2
 WORTH_A_SWEEP = 0.2
 WORKERS_SWEPT = 3
 PARITY_STEPS = 60
@@ -82,8 +82,8 @@ class Naive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """``speed`` is None where the search found no plan. ``how`` says how the plan was come by, ``remarks`` what did not
-    go as meant."""
+    """``speed`` is None where the search found no plan. ``how`` says how the plan was made, ``remarks`` what
+    went wrong."""
 
     plan: Plan
     how: str
@@ -110,7 +110,7 @@ class KnownMachine(OneSlot):
     def launch(self, request: LaunchRequest) -> Run:
         return self._inner.launch(request)
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         return self._inner.take_turns(request)
 
 
@@ -128,8 +128,8 @@ class _Short:
     def run(self) -> Result:
         began = time.monotonic()
         trials = self.trials
-        self.say("the script as it is")
-        observation = understand(first_run(trials), trials)
+        self.say("the unmodified script")
+        observation = interpret(first_run(trials), trials)
         trials.costs = Costs(observation.run.startup_seconds, observation.shape, cores=self.machine.cores)
         situation = Situation(
             facts=observation.run.facts,
@@ -140,18 +140,18 @@ class _Short:
         )
         situation = msgspec.structs.replace(situation, loader_rates=self._sweep(situation))
         plan = self._first_guesses(situation)
-        plan, sets = self._sets(plan)
-        found = compare_sets(sets, delta=trials.options.delta, confidence=speed.HEADLINE_CONFIDENCE)
-        candidate = sets[-1].runs[2]
+        plan, replicates = self._replicates(plan)
+        found = compare_replicates(replicates, delta=trials.options.delta, confidence=speed.HEADLINE_CONFIDENCE)
+        candidate = replicates[-1].runs[2]
         return Result(
             plan=plan,
             how="every lever that applies, each with the setting that hotlap would try first; no search",
             speed=found,
-            quality=self._quality(situation, plan, sets),
+            quality=self._quality(situation, plan, replicates),
             before=observation.account,
             after=account_of(candidate)[0],
-            peak_bytes=(sets[-1].runs[0].device_peak_bytes, candidate.device_peak_bytes),
-            compile=sets[0].runs[2].compile,  # later launches find in the cache what this one compiled
+            peak_bytes=(replicates[-1].runs[0].device_peak_bytes, candidate.device_peak_bytes),
+            compile=replicates[0].runs[2].compile,  # later launches find in the cache what this one compiled
             remarks=tuple(self.remarks),
             seconds=time.monotonic() - began,
         )
@@ -180,59 +180,63 @@ class _Short:
             raise NotMeasured("No lever applies to this script here.")
         return Plan(settings=tuple(it.settings[0] for it in prospects))
 
-    def _sets(self, plan: Plan) -> tuple[Plan, list[TurnSet]]:
-        """Sets of the script, the script again and the plan, as many as the time allows. A plan that fails loses its
+    def _replicates(self, plan: Plan) -> tuple[Plan, list[Replicate]]:
+        """Replicates of the script, its repeat and the plan, as many as the time allows. A plan that fails loses its
         compilation, or else its last lever, and is tried again."""
-        sets: list[TurnSet] = []
+        replicates: list[Replicate] = []
         longest = 0.0
-        while len(sets) < MOST_SETS:
+        while len(replicates) < MOST_REPLICATES:
             began = time.monotonic()
-            if len(sets) >= FEWEST_SETS and longest > self._left_seconds - self._reserve():
+            if len(replicates) >= FEWEST_REPLICATES and longest > self._left_seconds - self._reserve():
                 break
-            self.say(f"set {len(sets) + 1} of at most {MOST_SETS}: {_words(plan)}")
-            taken = self.trials.take_set([plans_of.EMPTY, plans_of.EMPTY, plan], rounds=ROUNDS, purpose=self.naive.name)
+            self.say(f"replicate {len(replicates) + 1} of at most {MOST_REPLICATES}: {_words(plan)}")
+            taken = self.trials.take_replicate(
+                [plans_of.EMPTY, plans_of.EMPTY, plan], rounds=ROUNDS, purpose=self.naive.name
+            )
             if not isinstance(taken, Failure):
-                sets.append(taken)
+                replicates.append(taken)
                 longest = time.monotonic() - began  # the first one compiles, later ones find that done
                 continue
             self.remarks.append(f"With {_words(plan)}: {taken.reason}")
-            if taken.arm < 2 or not plan.settings or sets:
+            if taken.arm < 2 or not plan.settings or replicates:
                 break
             plan = _smaller(plan)
             if not plan.settings:
                 break
-        if len(sets) < FEWEST_SETS:
+        if len(replicates) < FEWEST_REPLICATES:
             why = " ".join(self.remarks) or "the time was over."
-            raise NotMeasured(f"Only {len(sets)} sets could be taken, and an interval needs two: {why}")
-        if len(sets) < MOST_SETS:
-            self.remarks.append(f"The time ended the measurement after {len(sets)} of {MOST_SETS} sets.")
-        return plan, sets
+            raise NotMeasured(f"Only {len(replicates)} replicates could be taken, and an interval needs two: {why}")
+        if len(replicates) < MOST_REPLICATES:
+            self.remarks.append(
+                f"The time ended the measurement after {len(replicates)} of {MOST_REPLICATES} replicates."
+            )
+        return plan, replicates
 
     def _reserve(self) -> float:
         """Seconds to keep for the proof: some launches of few steps."""
         return 5 * (self.trials.costs.startup_seconds + self.trials.costs.of_steps(PARITY_STEPS))
 
-    def _quality(self, situation: Situation, plan: Plan, sets: Sequence[TurnSet]) -> Quality | None:
+    def _quality(self, situation: Situation, plan: Plan, replicates: Sequence[Replicate]) -> Quality | None:
         prover = ParityProver(self.trials, all_levers(), situation)
         if all(prover.proof_for(it) == "exact" for it in plan.settings):
-            return prover.prove_exact(sets)
+            return prover.prove_exact(replicates)
         cost = prover.cost(plan)
         if cost > self._left_seconds:
             self.remarks.append(
-                f"Sameness was not checked: it needs {cost:.0f} s, and {self._left_seconds:.0f} s were left."
+                f"Losses were not compared: it needs {cost:.0f} s, and {self._left_seconds:.0f} s were left."
             )
             return None
-        self.say(f"does it still compute the same? {prover.steps} steps")
+        self.say(f"comparing the losses of {prover.steps} steps")
         found = prover.prove(plan)
         if isinstance(found, Failure):
-            self.remarks.append(f"Sameness could not be checked. {found.reason}")
+            self.remarks.append(f"Losses could not be compared. {found.reason}")
             return None
         return found
 
 
 def short(naive: Naive, machine: Machine, executor: OneSlot, seconds: float, say: Say) -> Result:
     """Every lever that applies, at its first guess, in about so many seconds. Raises :class:`HotlapError` for a script
-    that cannot be tuned and :class:`NotMeasured` when too little came through."""
+    that cannot be tuned and :class:`NotMeasured` if too few replicates succeed."""
     options = Options(
         only=naive.only,
         parity_steps=PARITY_STEPS,

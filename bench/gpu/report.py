@@ -80,9 +80,9 @@ def _naive(results: Mapping[str, tuple[Naive, Result]]) -> str:
         "## Naive against tuned",
         "",
         "Fresh launches of the script, the script again and the plan, taking turns block by block; the speedup with",
-        "its 95 % interval over sets.",
+        "its 95 % interval over replicates.",
         "",
-        table(["script", "plan", "speedup", "verdict", "does it compute the same?", "memory"], rows),
+        table(["script", "plan", "speedup", "verdict", "same losses?", "memory"], rows),
     ]
     for name, (naive, result) in results.items():
         lines += ["", f"### {name}", "", *_details(naive, result)]
@@ -93,7 +93,7 @@ def _verdict(result: Result) -> str:
     if result.speed is None:
         return "no plan"
     if not result.speed.baseline_agrees:
-        return "no claim: the script differed from itself"
+        return "no claim: the baseline differed from its repeat"
     return result.speed.verdict
 
 
@@ -108,12 +108,12 @@ def _details(naive: Naive, result: Result) -> list[str]:
         f"- the plan: {result.how}; {result.seconds:.0f} s in all",
     ]
     if result.speed:
-        sets = f"{result.speed.sets} sets of {result.speed.rounds} rounds"
+        replicates = f"{result.speed.replicates} replicates of {result.speed.rounds} rounds"
         lines.append(
-            f"- {sets}; the script against itself: {interval(result.speed.baseline_speedup)}; an effect of "
+            f"- {replicates}; the baseline against its repeat: {interval(result.speed.baseline_speedup)}; an effect of "
             f"{result.speed.smallest_detectable:.1%} could have been seen"
             if result.speed.baseline_speedup
-            else f"- {sets}"
+            else f"- {replicates}"
         )
     lines += [f"- {it}" for it in (_account("before", result.before), _account("after", result.after)) if it]
     lines += [f"- {it}" for it in result.remarks]
@@ -165,11 +165,12 @@ def _false_alarms(it: FalseAlarms) -> str:
     ratios = "; ".join(", ".join(f"{ratio:.3f}" for ratio in row) for row in it.ratios)
     return (
         "## The same code in all roles\n\n"
-        f"{it.sets} sets of three equal arms. With the roles in each of {it.orders} orders (these share their sets), a "
-        f"difference was claimed {it.claims} times, and the baseline disagreed with itself {it.disagreements} times. "
+        f"{it.replicates} replicates of three equal arms. With the roles in each of {it.orders} orders (these share "
+        f"their replicates), a difference was claimed {it.claims} times, and the baseline disagreed with itself "
+        f"{it.disagreements} times. "
         f"One order: {interval(it.comparison.speedup)}, noise floor {it.comparison.noise_floor:.1%}, smallest effect "
         f"that could have been seen {it.comparison.smallest_detectable:.1%}. Seconds of the second and the third arm "
-        f"relative to the first's, set by set: {ratios}."
+        f"relative to the first's, replicate by replicate: {ratios}."
     )
 
 

@@ -1,7 +1,8 @@
 """Measure what isolation costs: how much later a launch begins, and how much longer a step takes.
 
 The start is that of ``/bin/true``, by itself and through the launcher, in turns. Steps are compared as a search
-compares levers: fresh launches of a script without isolation and with it, block by block in random order; eight sets.
+compares levers: fresh launches of a script without isolation and with it, block by block in random order;
+eight replicates.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _SAMPLES, _SAMPLE_BYTES = 4096, 4096
 
 
 class NotIsolated(Isolator):
-    """Starts a script as it would start by itself: nothing is redirected and nothing forbidden."""
+    """Start a script without isolation: nothing is redirected and nothing is forbidden."""
 
     def order(self, command: Sequence[str], directory: str, run_directory: Path, folder: Path) -> Order:
         return Order(command=list(command), directory=directory, mode=NONE)
@@ -59,9 +60,9 @@ class NotIsolated(Isolator):
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.isolation", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
-    parser.add_argument("--starts", type=int, default=100, help="starts by themselves and in each mode")
-    parser.add_argument("--sets", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=8, help="timing rounds per set")
+    parser.add_argument("--starts", type=int, default=100, help="starts without isolation and in each mode")
+    parser.add_argument("--replicates", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=8, help="timing rounds per replicate")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="whose steps are measured")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hotlap-bench-") as folder:
@@ -141,7 +142,7 @@ def _start(mode: str, later: Sequence[float]) -> dict[str, float | str]:
 
 
 def measure_steps(script: Path, folder: Path, choices: argparse.Namespace) -> list[dict[str, float | str]]:
-    """Sets of the script without isolation, again without, and in each mode."""
+    """Replicates of the script without isolation, again without, and in each mode."""
     project = Path(tempfile.mkdtemp(prefix="project-", dir=folder))
     (project / "samples").mkdir()
     for number in range(_SAMPLES):
@@ -152,7 +153,7 @@ def measure_steps(script: Path, folder: Path, choices: argparse.Namespace) -> li
     runs = folder / script.stem
     plain = NotIsolated(Isolation(), runs, {})
     isolators = [plain, plain, *(Isolator(Isolation(mode=mode), runs, {}) for mode in choices.modes)]
-    rows = [_set(assignment, isolators, runs, seed, choices.rounds) for seed in range(choices.sets)]
+    rows = [_set(assignment, isolators, runs, seed, choices.rounds) for seed in range(choices.replicates)]
     baseline, repeat, *isolated = ([row[arm] for row in rows] for arm in range(len(isolators)))
     pairs = zip(choices.modes, isolated, strict=True)
     return [_step(script, mode, compare(baseline, repeat, it)) for mode, it in pairs]

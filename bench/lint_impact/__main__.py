@@ -1,7 +1,7 @@
 """``python -m bench.lint_impact --out docs/benchmarks/lint-impact``: what the patterns that lint finds cost.
 
-A folder of ``pairs`` is named after a rule and holds a script with its pattern, and the same script without where the
-rule cannot put it right by itself. Both take turns in fresh launches. Rules whose pattern costs nothing without an
+A folder of ``pairs`` is named after a rule and holds a script with its pattern, and the same script without it if the
+rule has no fix. Both take turns in fresh launches. Rules whose pattern costs nothing without an
 accelerator have no pair.
 """
 
@@ -21,7 +21,7 @@ from bench.lint_impact import report
 from bench.lint_impact.report import Impact
 from bench.report import command_line, write, written
 from hotlap.errors import HotlapError
-from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_sets, largest_peak_bytes
+from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_replicates, largest_peak_bytes
 from hotlap.experiment.costs import USUAL_ROUNDS
 from hotlap.experiment.draft import StudyDraft, say_nothing
 from hotlap.experiment.journaled import JournaledExecutor
@@ -29,7 +29,7 @@ from hotlap.experiment.options import Options
 from hotlap.experiment.replicates import Design, anything, replicate
 from hotlap.experiment.stages import begin, blank_study
 from hotlap.experiment.trials import Arm, Trials
-from hotlap.measure.speed import HEADLINE_CONFIDENCE, HEADLINE_SETS
+from hotlap.measure.speed import HEADLINE_CONFIDENCE, HEADLINE_REPLICATES
 from hotlap.records import Workload
 from hotlap.source.lint.api import Rule, all_rules
 from hotlap.source.lint.fix import fix
@@ -74,12 +74,12 @@ def measure(rule: Rule, folder: Path, scratch: Path) -> Impact:
     draft = StudyDraft(blank_study(slow, trials.options, None), trials, None, say_nothing)
     begin(trials, draft)
     arms = [Arm(), Arm(), Arm(workload=fast)]
-    design = Design(arms=arms, purpose="impact", looks=(HEADLINE_SETS,), rounds=USUAL_ROUNDS, accept=anything)
+    design = Design(arms=arms, purpose="impact", analyses=(HEADLINE_REPLICATES,), rounds=USUAL_ROUNDS, accept=anything)
     found = replicate(trials, draft, design)
     if found.failure is not None:
         return Impact(code=rule.code, name=rule.name, about=about, trouble=found.failure.reason)
-    sets = found.sets
-    compared = compare_sets(sets, delta=trials.options.delta, confidence=HEADLINE_CONFIDENCE)
+    replicates = found.replicates
+    compared = compare_replicates(replicates, delta=trials.options.delta, confidence=HEADLINE_CONFIDENCE)
     return Impact(
         code=rule.code,
         name=rule.name,
@@ -88,10 +88,10 @@ def measure(rule: Rule, folder: Path, scratch: Path) -> Impact:
         low=compared.speedup.low,
         high=compared.speedup.high,
         confidence=compared.confidence,
-        sets=compared.sets,
+        replicates=compared.replicates,
         rounds=compared.rounds,
-        slow_peak_bytes=largest_peak_bytes(sets, BASELINE),
-        fast_peak_bytes=largest_peak_bytes(sets, CANDIDATE),
+        slow_peak_bytes=largest_peak_bytes(replicates, BASELINE),
+        fast_peak_bytes=largest_peak_bytes(replicates, CANDIDATE),
         trouble="" if compared.baseline_agrees else " ".join(compared.remarks),
     )
 

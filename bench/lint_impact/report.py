@@ -23,7 +23,7 @@ class Impact(msgspec.Struct, frozen=True, kw_only=True):
     low: float = 0.0
     high: float = 0.0
     confidence: float = 0.0
-    sets: int = 0
+    replicates: int = 0
     rounds: int = 0
     slow_peak_bytes: int = 0
     fast_peak_bytes: int = 0
@@ -44,7 +44,7 @@ def sentence(impact: Impact, machine: str) -> str:
 def markdown(impacts: Sequence[Impact], left_out: Sequence[str], again: Sequence[str] = ()) -> str:
     """The table, and what it is not; ``again`` are the codes that were measured after the others."""
     rows = [_row(it) for it in impacts]
-    header = ("rule", "script", "speedup without it", "interval", "sets", "peak memory with", "without")
+    header = ("rule", "script", "speedup without it", "interval", "replicates", "peak memory with", "without")
     return "\n".join(
         [
             "Each rule's pattern in a small script that was made to show it, against the same script fixed, by the "
@@ -72,7 +72,7 @@ def _row(impact: Impact) -> tuple[str, ...]:
         impact.about,
         f"{impact.speedup:.2f}x",
         f"{impact.low:.2f} to {impact.high:.2f} ({100 * impact.confidence:g} %)",
-        f"{impact.sets} of {impact.rounds} rounds",
+        f"{impact.replicates} of {impact.rounds} rounds",
         _mebibytes(impact.slow_peak_bytes),
         _mebibytes(impact.fast_peak_bytes),
     )

@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Count, and write the report."""
     parser = argparse.ArgumentParser(prog="python -m bench.lint_precision", description=__doc__)
     parser.add_argument("--out", type=Path, help="where to write: OUT.md and OUT.json")
-    parser.add_argument("--further", type=Path, metavar="FOLDER", help="where the packages of the two lists lie")
+    parser.add_argument("--further", type=Path, metavar="FOLDER", help="the folder of the packages of the two lists")
     parser.add_argument("--unlabelled", action="store_true", help="print the hits without a label instead")
     options = parser.parse_args(arguments)
     labels = read_labels()

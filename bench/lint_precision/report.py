@@ -38,7 +38,7 @@ def corpus_section(title: str, packages: Sequence[Package], files: int, all_scor
 
 
 def judgements(drawn: Sequence[Hit], labels: Mapping[Key, Label]) -> str:
-    """The hits that are not right, each with its reason, and those that nobody looked at."""
+    """The hits that are not right, each with its reason, and those that were not read."""
     lines: list[str] = []
     for verdict, title in (("wrong", "Wrong"), ("debatable", "Debatable")):
         of = [(it, labels[it.key]) for it in drawn if it.key in labels and labels[it.key].verdict == verdict]
@@ -51,7 +51,7 @@ def judgements(drawn: Sequence[Hit], labels: Mapping[Key, Label]) -> str:
 
 
 def gone_section(drawn: Sequence[Hit], labels: Mapping[Key, Label]) -> str:
-    """Labels of hits that there are no more: the rules were fixed where reading showed them wrong."""
+    """Labels of hits that no longer exist, since the rules were fixed."""
     there = {it.key for it in drawn}
     gone = [it for key, it in labels.items() if key not in there]
     counts = Counter(it.verdict for it in gone)
@@ -73,7 +73,7 @@ def recall_section(planted: Sequence[Planted]) -> str:
     lines = [
         "## Recall on planted mistakes",
         "",
-        "The rules' own examples do not count. A change may do no harm where it falls (an optimizer that takes a "
+        "The rules' own examples do not count. A change may do no harm in its place (an optimizer that takes a "
         "closure, a step behind a condition, a model that is evaluated once, at the end); it counts as missed all the "
         "same.",
     ]

@@ -21,7 +21,7 @@ from hotlap.levers.api import all_levers
 from hotlap.records import Study
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-# A set ends when its shortest arm does: enough steps for the fastest plan.
+# A replicate ends when its shortest arm does: enough steps for the fastest plan.
 SIZES: dict[str, tuple[str, ...]] = {
     "bert": ("--epochs", "20"),
     "resnet": ("--epochs", "100"),
@@ -40,13 +40,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=900.0, help="seconds for each search; 0 for no limit")
     parser.add_argument("--heat-rounds", type=int, default=usual.heat_rounds)
     parser.add_argument("--semifinalists", type=int, default=usual.semifinalists)
-    parser.add_argument("--semifinal-sets", type=int, default=usual.semifinal_sets)
-    parser.add_argument("--final-sets", type=int, default=usual.final_sets)
-    parser.add_argument("--rounds", type=int, default=usual.rounds, help="rounds in a set of semifinal and final")
+    parser.add_argument("--semifinal-replicates", type=int, default=usual.semifinal_replicates)
+    parser.add_argument("--final-replicates", type=int, default=usual.final_replicates)
+    parser.add_argument("--rounds", type=int, default=usual.rounds, help="rounds in a replicate of semifinal and final")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    if options.limit < 1 or options.final_sets < 2 or options.semifinalists < 1:
-        parser.error("--limit and --semifinalists must be at least 1, --final-sets at least 2")
+    if options.limit < 1 or options.final_replicates < 2 or options.semifinalists < 1:
+        parser.error("--limit and --semifinalists must be at least 1, --final-replicates at least 2")
     return options
 
 
@@ -55,8 +55,8 @@ def terms_of(options: argparse.Namespace) -> Terms:
     return Terms(
         heat_rounds=options.heat_rounds,
         semifinalists=options.semifinalists,
-        semifinal_sets=options.semifinal_sets,
-        final_sets=options.final_sets,
+        semifinal_replicates=options.semifinal_replicates,
+        final_replicates=options.final_replicates,
         rounds=options.rounds,
     )
 
@@ -105,7 +105,7 @@ def _contest(name: str, study: Study, options: argparse.Namespace, directory: Pa
 
 
 def _without_columns(study: Study) -> Study:
-    """The study without its per-step columns, which nobody reads here."""
+    """The study without its per-step columns, which are not needed here."""
     return msgspec.structs.replace(study, baseline=None)
 
 

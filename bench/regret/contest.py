@@ -1,7 +1,7 @@
-"""Measuring a grid against the found plan: heats for all, a semifinal for the best, a final on fresh launches.
+"""Measure a grid against the found plan: heats for all, a semifinal for the best, a final on fresh launches.
 
-Whoever wins a heat among many was lucky too. So the winner is chosen in the semifinal, and what is reported comes from
-the final alone. In every set the found plan runs next to its rivals, taking turns with them.
+The best of many measurements is better than it is in truth. So the rival is chosen in the semifinal, and only the final
+is reported. In every replicate the found plan runs next to its rivals, taking turns with them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from statistics import fmean
 
 from hotlap.measure import speed
 from hotlap.plan import EMPTY
-from hotlap.records import Assignment, Plan, SpeedComparison, TurnRequest, TurnSet, Workload
+from hotlap.records import Assignment, Plan, Replicate, SpeedComparison, TurnRequest, Workload
 from hotlap.trial.executor import OneSlot
 
 RIVALS_PER_SET = 4
@@ -30,16 +30,16 @@ class Terms:
 
     heat_rounds: int = 6
     semifinalists: int = 4
-    semifinal_sets: int = 3
-    final_sets: int = speed.HEADLINE_SETS
+    semifinal_replicates: int = 3
+    final_replicates: int = speed.HEADLINE_REPLICATES
     rounds: int = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """The final. ``ratio`` is the speed of the found plan over that of the best other plan: above 1 the found plan is
-    faster. ``heats`` are all rivals with their speed relative to the found plan's in a single set, best first, and
-    ``failed`` those that could not be run."""
+    faster. ``heats`` are all rivals with their speed relative to the found plan's in a single replicate, best first,
+    and ``failed`` those that could not be run."""
 
     best: Plan
     ratio: SpeedComparison
@@ -51,7 +51,7 @@ class Result:
 
 @dataclass(slots=True)
 class Contest:
-    """All sets of one workload; ``progress`` is told what comes next."""
+    """All replicates of one workload; ``progress`` is called with each next part."""
 
     executor: OneSlot
     workload: Workload
@@ -80,15 +80,15 @@ class Contest:
             if speeds:
                 seen += zip(group, speeds, strict=True)
             elif len(group) > 1:
-                waiting[:0] = [[it] for it in group]  # one of them spoiled the set for all
+                waiting[:0] = [[it] for it in group]  # one of them spoiled the replicate for all
             else:
                 failed += group
         return sorted(seen, key=lambda it: -it[1]), failed
 
     def _semifinal(self, finalists: Sequence[Plan]) -> Plan:
         logs: list[list[float]] = [[] for _ in finalists]
-        for number in range(self.terms.semifinal_sets):
-            self.progress(f"semifinal: set {number + 1} of {self.terms.semifinal_sets}")
+        for number in range(self.terms.semifinal_replicates):
+            self.progress(f"semifinal: replicate {number + 1} of {self.terms.semifinal_replicates}")
             for mine, it in zip(logs, self._relative_speeds(finalists, self.terms.rounds), strict=False):
                 mine.append(math.log(it))
         means = [fmean(it) if it else -math.inf for it in logs]
@@ -97,11 +97,11 @@ class Contest:
     def _final(self, best: Plan, heats: Sequence[tuple[Plan, float]], failed: Sequence[Plan]) -> Result:
         arms = (best, best, self.found, EMPTY, EMPTY)
         rows: list[list[tuple[float, ...]]] = [[] for _ in arms]
-        for number in range(self.terms.final_sets):
-            self.progress(f"final: set {number + 1} of {self.terms.final_sets}")
+        for number in range(self.terms.final_replicates):
+            self.progress(f"final: replicate {number + 1} of {self.terms.final_replicates}")
             taken = self._take(arms, self.terms.rounds)
             if not all(taken.rounds):
-                raise FinalFailed(f"A set of the final has no rounds; its arms ended as {_endings(taken)}.")
+                raise FinalFailed(f"A replicate of the final has no rounds; its arms ended as {_endings(taken)}.")
             for row, rounds in zip(rows, taken.rounds, strict=True):
                 row.append(rounds)
         best_rows, best_again, found_rows, untouched, untouched_again = rows
@@ -115,7 +115,7 @@ class Contest:
         )
 
     def _relative_speeds(self, rivals: Sequence[Plan], rounds: int) -> list[float]:
-        """The speed of each rival over the found plan's, from one set; empty where the set has no rounds."""
+        """The speed of each rival over the found plan's, from one replicate; empty where it has no rounds."""
         taken = self._take((self.found, *rivals), rounds)
         if not all(taken.rounds):
             return []
@@ -125,11 +125,11 @@ class Contest:
             for row in taken.rounds[1:]
         ]
 
-    def _take(self, arms: Sequence[Plan], rounds: int) -> TurnSet:
+    def _take(self, arms: Sequence[Plan], rounds: int) -> Replicate:
         assignments = tuple(Assignment(workload=self.workload, plan=it) for it in arms)
         request = TurnRequest(arms=assignments, rounds=rounds, order_seed=next(self._numbers))
         return self.executor.take_turns(request)
 
 
-def _endings(taken: TurnSet) -> list[str]:
+def _endings(taken: Replicate) -> list[str]:
     return [type(it.ending).__name__ for it in taken.runs]

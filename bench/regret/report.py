@@ -20,7 +20,7 @@ HEATS_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One example: what was searched, what was found, and what the grid holds against it."""
+    """One example: the search, the plan that it found, and the grid."""
 
     name: str
     arguments: tuple[str, ...]
@@ -43,10 +43,10 @@ def interval(estimate: Estimate) -> str:
 
 
 def verdict(result: Result) -> str:
-    """What the final allows to say about the promise of 95 %."""
+    """The conclusion of the final about the promise of 95 %."""
     ratio = result.ratio
     if not ratio.baseline_agrees:
-        return "no claim: the best plan differed from itself"
+        return "no claim: the best plan differed from its repeat"
     if ratio.speedup.low >= WANTED:
         return "kept"
     return "missed" if ratio.speedup.high < WANTED else "undecided"
@@ -55,10 +55,10 @@ def verdict(result: Result) -> str:
 def markdown(rows: Sequence[Row], terms: Terms) -> str:
     """The report below its head."""
     lines = [
-        "The plan that `hotlap tune` found, against the best other plan of a grid over the same levers. Every set runs",
-        "its arms in turns, block by block; the ratio is of speeds (1.000: nothing was left on the table), with its",
-        f"95 % interval over {terms.final_sets} fresh sets, before which the best plan had been chosen. The promise is",
-        f"a ratio of at least {WANTED}.",
+        "The plan that `hotlap tune` found, against the best other plan of a grid over the same levers. Every",
+        "replicate runs its arms in turns, block by block; the ratio is of speeds (1.000: nothing was left on the",
+        f"table), with its 95 % interval over {terms.final_replicates} fresh replicates, before which the best plan",
+        f"had been chosen. The promise is a ratio of at least {WANTED}.",
         "",
         table(
             ["example", "found plan", "its speedup", "best other plan", "its speedup", "found / best", "promise"],
@@ -104,7 +104,7 @@ def _details(row: Row) -> list[str]:
     lines += [f"- could not be run: {words(it)}" for it in row.result.failed]
     lines += [
         "",
-        "Best in the heats (one set each, relative to the found plan):",
+        "Best in the heats (one replicate each, relative to the found plan):",
         "",
         table(["plan", "speed"], [[words(plan), f"{speed:.3f}"] for plan, speed in row.result.heats[:HEATS_SHOWN]]),
     ]

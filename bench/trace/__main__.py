@@ -6,7 +6,7 @@ memory; and on real traces it takes at least ten times less processor time than 
 
 The last one is measured with ``--hta-python`` (or ``HTA_PYTHON``), an interpreter that has HTA installed. It is given
 the same files in turn with us: loading, temporal breakdown, idle time breakdown and kernel breakdown, which is a part
-of what ``hotlap trace`` shows. Generated traces it gets up to a size only, for it needs much memory.
+of what ``hotlap trace`` shows. It gets generated traces only up to a certain size, since it needs much memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ sys.exit("; ".join(failed) if failed else 0)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One process from start to end. ``failed`` is what it did not manage, empty for all."""
+    """One process from start to end. ``failed`` is what it could not do; empty if nothing."""
 
     cpu_seconds: float
     peak_bytes: int
@@ -144,7 +144,7 @@ def as_table(rows: list[Row]) -> str:
     compared = any(it.hta for it in rows)
     header = ["file", "size on disk", "CPU time", "peak memory"]
     if compared:
-        header += ["HTA CPU time", "HTA peak memory", "times less time", "times less memory", "what HTA did not manage"]
+        header += ["HTA CPU time", "HTA peak memory", "times less time", "times less memory", "what HTA could not do"]
     shown = []
     for it in rows:
         cells = [
@@ -169,7 +169,7 @@ def as_table(rows: list[Row]) -> str:
 
 def least_of_turns(commands: list[list[str]], repeats: int) -> list[Cost]:
     """The cheapest of several runs of each command. They take turns, behind one that warms the caches where there are
-    several, so that the machine's moods meet all alike."""
+    several, so that changes of the machine affect all alike."""
     if repeats > 1:
         for command in commands:
             cost_of(command)

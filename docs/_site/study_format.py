@@ -17,14 +17,15 @@ from msgspec import inspect as types
 
 from hotlap.diagnose.profile import Profile
 from hotlap.evidence import RunEvidence
-from hotlap.records import Assignment, Check, Patch, Study
+from hotlap.records import ArtefactProof, Assignment, Check, Patch, Study
 from hotlap.study.records import Header, LaunchAnswer, MachineAnswer, TurnAnswer
 from hotlap.study.trust import Signatures
 
 PAGE = Path(__file__).parents[1] / "study-format.md"
 BEGIN, END = "<!-- records: begin -->", "<!-- records: end -->"
 ROOTS = (
-    Header, MachineAnswer, LaunchAnswer, TurnAnswer, Study, Profile, Check, Patch, Assignment, RunEvidence, Signatures
+    Header, MachineAnswer, LaunchAnswer, TurnAnswer, Study, Profile, Check, Patch, Assignment, RunEvidence,
+    ArtefactProof, Signatures
 )  # fmt: skip
 """What the files hold; all other records are parts of these."""
 

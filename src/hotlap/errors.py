@@ -78,6 +78,12 @@ class PatchError(HotlapError):
     exit_code = 1
 
 
+class ArtefactError(HotlapError):
+    """A model cannot be written in a deployable form, or its files do not return what the model returned."""
+
+    exit_code = 1
+
+
 class TraceError(HotlapError):
     """A file is not a readable trace, or a trace contains nothing to analyse."""
 

@@ -7,7 +7,7 @@ finding on it. Seconds are the host's clock unless the name says otherwise. Name
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from hotlap.records import CallSite, Phase, Record
 
@@ -216,6 +216,22 @@ class LineSamples(Record, frozen=True, kw_only=True):
     lines: tuple[SampledLine, ...] = ()
 
 
+FEWEST_COLLECTIONS: Final = 10
+"""With fewer runs of the garbage collector in observed steps, the observer's own objects may have caused them."""
+
+
+class GarbagePauses(Record, frozen=True, kw_only=True):
+    """Runs of Python's garbage collector in the observed steps, those that the script requested among them.
+
+    ``full_collections`` traversed all objects of the process.
+    """
+
+    collections: int = 0
+    full_collections: int = 0
+    seconds: float = 0.0
+    longest_seconds: float = 0.0
+
+
 class Window(Record, frozen=True, kw_only=True):
     """The steps that ran under ``torch.profiler``; their times are not comparable with unprofiled ones."""
 
@@ -242,6 +258,7 @@ class RunEvidence(Record, frozen=True, kw_only=True):
     layers: tuple[LayerUse, ...] = ()
     memory: MemoryTimeline = MemoryTimeline()
     numbers: Numbers = Numbers()
+    garbage: GarbagePauses = GarbagePauses()
     sampled: LineSamples = LineSamples()
     window: Window | None = None
     anomaly_detection: bool = False

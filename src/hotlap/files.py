@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import stat
 from pathlib import Path
 from typing import BinaryIO
@@ -117,8 +118,8 @@ def replace(path: Path, data: bytes, *, mode: int = 0o666, durable: bool = True)
     ``mode`` is subject to the process's umask. A link is replaced, not followed. Raises :class:`OSError`; then ``path``
     is unchanged.
     """
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    descriptor = open_descriptor(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | UNSHARED, mode)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    descriptor = open_descriptor(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | UNSHARED, mode)
     try:
         try:
             write_all(descriptor, data)
@@ -126,10 +127,31 @@ def replace(path: Path, data: bytes, *, mode: int = 0o666, durable: bool = True)
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException:  # propagates; no partial file may remain
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def place_folder(made: Path, target: Path) -> None:
+    """Copy the files of a folder to ``target``, which is there as a whole or not at all; replace an earlier one.
+
+    Raises :class:`OSError`; then ``target`` is unchanged.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    earlier = temporary.with_suffix(".old")
+    try:
+        shutil.copytree(made, temporary)
+        if target.exists():
+            target.rename(earlier)
+        temporary.rename(target)
+    except BaseException:  # propagates; no partial folder may remain
+        shutil.rmtree(temporary, ignore_errors=True)
+        if earlier.exists():
+            earlier.rename(target)
+        raise
+    shutil.rmtree(earlier, ignore_errors=True)
 
 
 def home_directory() -> Path | None:

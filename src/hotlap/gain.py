@@ -52,7 +52,7 @@ def recorded_gain(study: Study) -> RecordedGain | None:
     return RecordedGain(
         speedup=found.speed.speedup,
         confidence=found.speed.confidence,
-        sets=found.speed.sets,
+        replicates=found.speed.replicates,
         machine=machine_label(study.machine),
         torch_version=dict(study.machine.library_versions).get("torch", ""),
     )

@@ -176,7 +176,7 @@ def _of_speed(speed: SpeedComparison, level: Estimate | None) -> MetricCompariso
         baseline=level,
         ratio=inverse(speed.speedup),
         verdict=_OF_SPEED[speed.verdict],
-        sets=speed.sets,
+        replicates=speed.replicates,
         confidence=speed.confidence,
     )
 

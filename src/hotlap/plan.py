@@ -3,7 +3,7 @@
 A plan file holds one table per lever, in the order of installation::
 
     [hotlap]
-    format = 2
+    format = 3
     torch = "2.13.0"
 
     [hotlap.gain]
@@ -34,8 +34,9 @@ from hotlap.levers.api import validate
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import Estimate, Move, Plan, RecordedGain, Setting
 
-FORMAT = 2
-"""The written format. Format 1, with other names for the values of the lever ``loader``, is read too."""
+FORMAT = 3
+"""The written format. Older ones are read too: format 1 has other names for the values of the lever ``loader``, and
+both call the ``replicates`` of a recorded gain ``sets``."""
 
 _NAMES_IN_FORMAT_1: Final = MappingProxyType(
     {
@@ -151,18 +152,23 @@ def read_gain(path: Path) -> RecordedGain | None:
     head = read_head(path)
     if "gain" not in head:
         return None
+    gain = head["gain"]
+    if head.get("format") in (1, 2) and isinstance(gain, dict):
+        gain = {"replicates" if name == "sets" else name: it for name, it in gain.items()}
     try:
-        table = msgspec.convert(head["gain"], type=_GainTable)
+        table = msgspec.convert(gain, type=_GainTable)
     except msgspec.ValidationError as error:
         raise _senseless_gain(path, str(error)) from None
     if table.plan not in (key(plan), _key_in_format_1(plan)):
         return None
-    if not (0 < table.low <= table.speedup <= table.high < math.inf and 0 < table.confidence < 1 and table.sets >= 2):
+    if not (
+        0 < table.low <= table.speedup <= table.high < math.inf and 0 < table.confidence < 1 and table.replicates >= 2
+    ):
         raise _senseless_gain(path, "its interval is none")
     return RecordedGain(
         speedup=Estimate(value=table.speedup, low=table.low, high=table.high, unit="x"),
         confidence=table.confidence,
-        sets=table.sets,
+        replicates=table.replicates,
         machine=table.machine,
         torch_version=str(head.get("torch", "")),
     )
@@ -176,7 +182,7 @@ class _GainTable(msgspec.Struct, frozen=True, kw_only=True):
     low: float
     high: float
     confidence: float
-    sets: int
+    replicates: int
     machine: str = ""
 
 
@@ -188,7 +194,7 @@ def _gain_table(plan: Plan, gain: RecordedGain) -> dict[str, object]:
         low=float(f"{of.low:.6g}"),
         high=float(f"{of.high:.6g}"),
         confidence=gain.confidence,
-        sets=gain.sets,
+        replicates=gain.replicates,
         machine=gain.machine,
     )
     return msgspec.structs.asdict(table)

@@ -23,16 +23,16 @@ from hotlap.records import (
     LaunchRequest,
     Machine,
     Plan,
+    Replicate,
     Run,
     Setting,
     Sides,
     TurnRequest,
-    TurnSet,
     Workload,
 )
 
 NOW = setting("the-present-script")
-"""Stands in a plan for the present version, so that the fake script can give it another speed and other losses."""
+"""Marks the present version in a plan, so that the fake script can give it another speed and other losses."""
 
 UNCHANGED = Effect()
 REVISION = Against(kind="revision", name="main", commit="c" * 40)
@@ -48,7 +48,7 @@ SIDES = Sides(before=in_checkout(WORKLOAD, "c" * 40), now=in_checkout(WORKLOAD))
 
 
 class Pair(FakeExecutor):
-    """Answers for both versions: what ``now`` says is true of the present one alone."""
+    """Answers for both versions: ``now`` changes only the present one."""
 
     def __init__(
         self, now: Effect = UNCHANGED, *, seed: int = 0, machine: Machine | None = None, **script: Any
@@ -69,7 +69,7 @@ class Pair(FakeExecutor):
         run = super().launch(msgspec.structs.replace(request, assignment=self._marked(request.assignment)))
         return msgspec.structs.replace(run, imported_from_original=self.imported)
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         return super().take_turns(msgspec.structs.replace(request, arms=tuple(map(self._marked, request.arms))))
 
     def _marked(self, arm: Assignment) -> Assignment:

@@ -85,14 +85,16 @@ def test_a_plan_that_was_edited_brings_none(work: Workload) -> None:
     "head",
     ['gain = "much"', "gain = {speedup = 2.0}", "[hotlap.gain]\nplan = 3"],
 )
-def test_a_gain_that_makes_no_sense_is_told(work: Workload, head: str) -> None:
+def test_a_gain_that_makes_no_sense_is_reported(work: Workload, head: str) -> None:
     Path("a.toml").write_text(f"[hotlap]\nformat = 1\n{head}\n[levers.channels-last]\n")
     with pytest.raises(HotlapError, match="is invalid"):
         ask(work, "a.toml")
 
 
-@pytest.mark.parametrize("change", [("low = ", "low = -"), ("high = ", "high = inf # "), ("sets = ", "sets = 0 # ")])
-def test_an_interval_that_is_none_is_told(work: Workload, change: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "change", [("low = ", "low = -"), ("high = ", "high = inf # "), ("replicates = ", "replicates = 0 # ")]
+)
+def test_an_interval_that_is_none_is_reported(work: Workload, change: tuple[str, str]) -> None:
     api.write_plan(fakes.FINISHED, Path("a.toml"))
     Path("a.toml").write_text(Path("a.toml").read_text().replace(*change))
     with pytest.raises(HotlapError, match="its interval is none"):
@@ -184,7 +186,7 @@ def test_a_plan_that_was_given_up_promises_nothing() -> None:
     assert recorded_gain(msgspec.structs.replace(fakes.FINISHED, plan=Plan())) is None
 
 
-def test_what_compared_just_the_plan_stands_for_a_verification() -> None:
+def test_a_comparison_of_the_whole_plan_is_its_verification() -> None:
     """As in the three-run lab."""
     kept = fakes.OUTCOMES[0]
     lab = msgspec.structs.replace(

@@ -26,7 +26,7 @@ QUICK = ["check", "--quiet", "--baseline", "HEAD~1"]
 
 
 class Folders:
-    """Makes the same executor for every folder, and remembers them."""
+    """Return the same executor for every folder, and record the folders."""
 
     def __init__(self, executor: Pair) -> None:
         self.executor = executor
@@ -57,7 +57,7 @@ def run(executor: Pair, *words: str) -> int:
     return code
 
 
-def test_trials_are_isolated_as_asked() -> None:
+def test_trials_are_isolated_as_requested() -> None:
     folders = Folders(Pair())
     words = [*QUICK, "--network", "none", "--unprotected", "train.py"]
     assert main(words, engine=Engine(executor=folders)) == 0
@@ -210,7 +210,7 @@ def test_against_a_plan(capsys: pytest.CaptureFixture[str], project: Path) -> No
     assert "recorded on AMD EPYC 7742, 16 cores, NVIDIA A10" in page
 
 
-def test_progress_goes_beside_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_goes_next_to_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(Pair(), "check", "--baseline", "HEAD", "train.py") == 0
     out, err = capsys.readouterr()
     assert "trying, replicate 3 of 3" in err and "comparing numbers" in err
@@ -232,7 +232,7 @@ def test_markdown_is_appended(project: Path) -> None:
 
 
 def parts(path: Path) -> dict[str, str]:
-    """Each test of the suite with what became of it."""
+    """Each test of the suite with its outcome."""
     suite = ElementTree.parse(path).getroot()[0]
     return {it.attrib["name"]: it[0].tag if len(it) else "passed" for it in suite.iter("testcase")}
 
@@ -286,7 +286,7 @@ def test_foreign_text_stays_text(project: Path) -> None:
     rows = [line for line in markdown.splitlines() if line.startswith("| ")]
     assert len(rows) == 3
     for row in rows[1:]:
-        assert row.replace("\\|", "").count("|") == 4, "a bar in a cell is no border"
+        assert row.replace("\\|", "").count("|") == 4, "a bar in a cell is not a border"
 
 
 def test_the_suite_has_what_readers_of_junit_ask_for(project: Path) -> None:
@@ -302,7 +302,7 @@ def test_the_suite_has_what_readers_of_junit_ask_for(project: Path) -> None:
         assert all(it.tag in ("failure", "error", "skipped") and it.attrib["message"] for it in case)
 
 
-def test_the_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_lists_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--help"]) == 0
     text = capsys.readouterr().out
     for piece in ("0 passed", "1 slower", "3 inconclusive", "2 for bad usage"):

@@ -75,7 +75,7 @@ def test_the_tree_and_its_repository_stay_as_they_are(repository: Path, commit: 
     commit(train_dot_py="old", data__a_dot_csv="1")
     commit(train_dot_py="new")
     (repository / "train.py").write_text("newer")
-    os.utime(repository / "data" / "a.csv")  # an index that was looked at would be refreshed
+    os.utime(repository / "data" / "a.csv")  # reading the index would refresh it
     hook = repository / ".git" / "hooks" / "post-checkout"
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
     hook.chmod(0o755)
@@ -222,7 +222,9 @@ def test_a_hooks_variables_do_not_lead_astray(
     assert find_commit(workload(repository), "HEAD").commit == made
 
 
-def test_a_full_disk_is_told(repository: Path, commit: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(
+    repository: Path, commit: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commit(train_dot_py="old" * 1000)
     monkeypatch.setattr(checkout.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 100}))
     with pytest.raises(HotlapError, match="need"):
@@ -266,7 +268,7 @@ def test_a_module_from_the_tree_is_noticed(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_both_trees_are_protected_wherever_they_lie(tmp_path: Path) -> None:
-    """In the temporary directory nothing else is."""
+    """The temporary directory holds nothing else."""
     tree, copy = tmp_path / "tree", tmp_path / "copy"
     roots = find_places((), {}, (tree, copy)).roots
     assert roots[str(tree)] and roots[str(copy)]

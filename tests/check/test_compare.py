@@ -1,4 +1,4 @@
-"""A check on scripts made of arithmetic: what passes, what fails, what stays open, and what it costs."""
+"""A check on scripts made of arithmetic: what passes, what fails, what is inconclusive, and what it costs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from hotlap.records import (
     Observe,
     Plan,
     RecordedGain,
+    Replicate,
     TimedOut,
     TurnRequest,
-    TurnSet,
 )
 
 HALF = setting("halves")
@@ -51,7 +51,7 @@ def test_nothing_changed() -> None:
 def test_slower_fails() -> None:
     found = compare(Pair(Effect(compute=1.2)))
     assert found.verdict == found.speed.verdict == "failed"
-    assert found.numbers is not None and found.numbers.verdict == "passed", "the numbers are compared all the same"
+    assert found.numbers is not None and found.numbers.verdict == "passed", "the numbers are compared anyway"
     assert found.speed.judged is not None
     assert found.speed.judged.low < 20 / 22.8 < found.speed.judged.high
     assert "Slower than at main: 0.8" in found.text and "5 % is allowed" in found.text
@@ -101,7 +101,7 @@ def test_numbers_that_cannot_be_compared_are_no_pass() -> None:
 def test_a_noisy_machine_leaves_it_open() -> None:
     found = compare(Pair(launch_noise=0.3, seed=1))
     assert found.verdict == "inconclusive"
-    assert found.speed.comparison is not None and found.speed.comparison.sets == 8
+    assert found.speed.comparison is not None and found.speed.comparison.replicates == 8
     assert "Inconclusive whether it became slower than at main" in found.text
 
 
@@ -153,7 +153,7 @@ def test_a_script_that_ends_soon_is_compared_in_short_blocks() -> None:
 
 
 class EndsAtOnce(Pair):
-    """The present version ends by itself after some steps, before a set is through."""
+    """The present version ends after some steps, before a replicate is complete."""
 
     steps = 0
 
@@ -192,7 +192,7 @@ def test_both_run_under_the_plan() -> None:
     assert timed and all(it.plan == PLAN for it in timed)
 
 
-def test_numbers_that_the_sets_have_shown_are_not_computed_again() -> None:
+def test_numbers_that_the_replicates_have_shown_are_not_computed_again() -> None:
     executor = Pair()
     compare(executor, parity_steps=30)
     assert not any(it.instrument(AlignRandomness) is not None for it in executor.assignments)
@@ -220,7 +220,7 @@ def test_a_budget_that_is_too_small_leaves_it_open_and_says_what_it_takes() -> N
     found = compare(executor, budget_seconds=20)
     assert (found.verdict, found.speed.comparison, found.numbers) == ("inconclusive", None, None)
     assert found.cost is not None and 20 < found.cost.least_seconds < found.cost.most_seconds
-    assert executor.seconds <= 20, "nothing was begun that cannot be ended"
+    assert executor.seconds <= 20, "nothing was started that cannot be finished"
     found = compare(Pair(), budget_seconds=1.15 * found.cost.least_seconds)
     assert found.speed.comparison is not None
 
@@ -228,11 +228,11 @@ def test_a_budget_that_is_too_small_leaves_it_open_and_says_what_it_takes() -> N
 def test_what_it_takes_is_known_before() -> None:
     executor = Pair(launch_noise=0.3, seed=1)
     found = compare(executor)
-    assert found.cost is not None and found.speed.comparison is not None and found.speed.comparison.sets == 8
+    assert found.cost is not None and found.speed.comparison is not None and found.speed.comparison.replicates == 8
     assert found.cost.most_seconds == pytest.approx(executor.seconds, rel=0.3)
     assert compare(Pair(), speed_only=True).cost.least_seconds < compare(Pair()).cost.least_seconds
     found = compare(Pair(), budget_seconds=1.2 * found.cost.least_seconds)
-    assert any("may end before the last look" in it for it in found.warnings)
+    assert any("may end before the last analysis" in it for it in found.warnings)
 
 
 # -- a busy machine ---------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_it_waits_until_others_pause() -> None:
     executor = Pair(others=0.6, calm_after_seconds=20.0)
     found = compare(executor)
     assert (found.verdict, found.disturbances) == ("passed", ())
-    executor = Pair(others=0.6, calm_after_seconds=60.0)  # the first set is disturbed, and taken again
+    executor = Pair(others=0.6, calm_after_seconds=60.0)  # the first replicate is disturbed, and repeated
     found = compare(executor)
     assert found.verdict == "passed" and "speed" not in {it.measured for it in found.disturbances}
 
@@ -271,31 +271,31 @@ def test_a_baseline_that_timed_out_is_no_failure() -> None:
 
 
 class Hangs(Pair):
-    """In its first sets one arm hangs."""
+    """In its first replicates one arm hangs."""
 
-    sets = 1
+    replicates = 1
     arm = 2
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         turns = super().take_turns(request)
-        if self.sets <= 0:
+        if self.replicates <= 0:
             return turns
-        self.sets -= 1
+        self.replicates -= 1
         runs = list(turns.runs)
         runs[self.arm] = msgspec.structs.replace(runs[self.arm], ending=TimedOut(limit_seconds=9.0, during="block"))
         return msgspec.structs.replace(turns, runs=tuple(runs), rounds=((),) * len(runs))
 
 
 @pytest.mark.parametrize("arm", [1, 2])
-def test_an_arm_that_hung_once_is_asked_again(monkeypatch: pytest.MonkeyPatch, arm: int) -> None:
+def test_an_arm_that_hung_once_is_repeated(monkeypatch: pytest.MonkeyPatch, arm: int) -> None:
     monkeypatch.setattr(Hangs, "arm", arm)
     assert compare(Hangs()).verdict == "passed"
 
 
 @pytest.mark.parametrize(("arm", "verdict"), [(1, "inconclusive"), (2, "failed")])
 def test_an_arm_that_always_hangs(monkeypatch: pytest.MonkeyPatch, arm: int, verdict: str) -> None:
-    """The other side's hang says nothing of the change; that of the present script alone does."""
-    monkeypatch.setattr(Hangs, "sets", 99)
+    """Only the present script's hang counts against the change, not the other side's."""
+    monkeypatch.setattr(Hangs, "replicates", 99)
     monkeypatch.setattr(Hangs, "arm", arm)
     found = compare(Hangs())
     assert found.verdict == verdict and "It made no progress for 9 s" in found.text
@@ -325,7 +325,7 @@ def test_no_phase_is_named_where_none_moved() -> None:
 
 def recorded(value: float, *, half: float = 0.02, machine: str = machine_label(HERE)) -> RecordedGain:
     speedup = Estimate(value=value, low=value * (1 - half), high=value * (1 + half), unit="x")
-    return RecordedGain(speedup=speedup, confidence=0.95, sets=5, machine=machine)
+    return RecordedGain(speedup=speedup, confidence=0.95, replicates=5, machine=machine)
 
 
 def of_plan(gain: RecordedGain | None, plan: Plan = PLAN) -> Against:
@@ -359,14 +359,14 @@ def test_a_gain_that_was_hardly_known_cannot_be_held_against_anybody() -> None:
     assert check_plan(recorded(FASTER, half=0.4), Effect(compute=0.6)).speed.verdict == "inconclusive"
 
 
-def test_a_gain_from_another_machine_is_not_asked_for() -> None:
+def test_a_gain_from_another_machine_is_not_required() -> None:
     found = check_plan(recorded(3.0, machine="Another, 8 cores"), Effect(compute=0.9))
     assert found.verdict == "passed" and found.against.recorded is None
     assert any("recorded on Another, 8 cores" in it for it in found.warnings)
     assert check_plan(recorded(3.0, machine="Another, 8 cores"), Effect(compute=1.3)).verdict == "failed"
 
 
-def test_another_torch_is_told_and_no_excuse() -> None:
+def test_another_torch_is_reported_and_is_no_excuse() -> None:
     found = check_plan(msgspec.structs.replace(recorded(FASTER), torch_version="1.0"), Effect())
     assert found.verdict == "failed"
     assert any("recorded with torch 1.0, and this is torch 2.13.0" in it for it in found.warnings)
@@ -385,7 +385,7 @@ def test_a_plan_that_no_longer_computes_the_same() -> None:
     assert "--speed-only" not in found.text
 
 
-def test_an_exact_plan_is_proved_by_the_sets() -> None:
+def test_an_exact_plan_is_proved_by_the_replicates() -> None:
     plan = Plan(settings=(setting("keeps"),))
     found = check_plan(recorded(FASTER), Effect(compute=0.5), plan)
     assert found.numbers is not None and found.numbers.quality is not None

@@ -28,7 +28,7 @@ def project(repository: Path, commit: Commit) -> Path:
 
 @pytest.fixture
 def trials(monkeypatch: pytest.MonkeyPatch) -> Callable[[Pair], list[Isolation]]:
-    """Put this executor in place of launches; what isolation it is asked for."""
+    """Replace launches by this executor; return the requested isolation."""
 
     def use(executor: Pair) -> list[Isolation]:
         asked: list[Isolation] = []
@@ -63,7 +63,7 @@ def test_options_mean_what_they_mean_on_the_command_line(trials: Callable[..., o
     assert asked == [Isolation(network="none", unprotected=True)]
 
 
-def test_the_answer_is_kept_and_progress_is_told(trials: Callable[..., object], project: Path) -> None:
+def test_the_answer_is_kept_and_progress_is_reported(trials: Callable[..., object], project: Path) -> None:
     trials(Pair())
     told: list[Progress] = []
     hotlap.check("train.py", baseline="HEAD~1", directory=project / "studies", on_progress=told.append)

@@ -11,7 +11,7 @@ from hotlap.errors import HotlapError
 from hotlap.experiment.options import Options
 from hotlap.plan import setting
 from hotlap.procedures.check.patched import prove_patch
-from hotlap.records import CallSite, PatchProof, Plan, Run, Sides, TurnRequest, TurnSet
+from hotlap.records import CallSite, PatchProof, Plan, Replicate, Run, Sides, TurnRequest
 
 LEVER = setting("a-lever")
 SIDES = Sides(before=WORKLOAD, before_plan=Plan(settings=(LEVER,)), now=in_checkout(WORKLOAD))
@@ -68,7 +68,7 @@ def test_a_copy_that_runs_the_originals_files_proves_nothing() -> None:
 
 
 class _Changed(Pair):
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         turns = super().take_turns(request)
         return msgspec.structs.replace(turns, runs=(*turns.runs[:2], self.changed(turns.runs[2])))
 

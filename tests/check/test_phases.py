@@ -1,4 +1,4 @@
-"""Which phase moved: noise moves none, and what moves one is found in spite of it."""
+"""Which phase changed: noise changes none, and a change is found despite noise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from hotlap.procedures.check.phases import phase_shifts
 from hotlap.procedures.check.wording import phases_text
-from hotlap.records import STEP_PHASES, Block, Estimate, PhaseShift, Run, StepPhase, Steps, TurnSet
+from hotlap.records import STEP_PHASES, Block, Estimate, PhaseShift, Replicate, Run, StepPhase, Steps
 
 STEP: dict[StepPhase, float] = {
     "data_wait": 4.0,
@@ -41,24 +41,24 @@ def run(noise: random.Random, *, samples: int = 4, rows: int = 60, **factors: An
     )  # six blocks and the steps before them
 
 
-def sets_of(seed: int, count: int, **factors: Any) -> list[TurnSet]:
+def replicates_of(seed: int, count: int, **factors: Any) -> list[Replicate]:
     noise = random.Random(seed)
-    return [TurnSet(runs=(run(noise), run(noise), run(noise, **factors)), rounds=()) for _ in range(count)]
+    return [Replicate(runs=(run(noise), run(noise), run(noise, **factors)), rounds=()) for _ in range(count)]
 
 
-def moved(sets: list[TurnSet]) -> set[str]:
-    return {it.phase for it in phase_shifts(sets) if it.moved}
+def moved(replicates: list[Replicate]) -> set[str]:
+    return {it.phase for it in phase_shifts(replicates) if it.moved}
 
 
 def test_noise_moves_no_phase() -> None:
-    named = sum(bool(moved(sets_of(seed, 3 + seed % 6))) for seed in range(60))
+    named = sum(bool(moved(replicates_of(seed, 3 + seed % 6))) for seed in range(60))
     assert named <= 6, "at most 5 % of checks of a script that did not change"
 
 
 def test_what_moved_is_found() -> None:
     for phase in ("forward", "backward", "data_wait"):
-        assert moved(sets_of(7, 5, **{phase: 1.6})) == {phase}
-    shift = next(it for it in phase_shifts(sets_of(7, 8, backward=1.5)) if it.phase == "backward")
+        assert moved(replicates_of(7, 5, **{phase: 1.6})) == {phase}
+    shift = next(it for it in phase_shifts(replicates_of(7, 8, backward=1.5)) if it.phase == "backward")
     assert shift.change.low < 3.5 / 20.5 < shift.change.high
     assert shift.before_share == pytest.approx(7 / 20.5, rel=0.05)
 
@@ -66,13 +66,13 @@ def test_what_moved_is_found() -> None:
 def test_a_larger_batch_is_no_longer_step() -> None:
     noise = random.Random(1)
     grown: dict[str, Any] = dict.fromkeys(STEP, 2.0)
-    sets = [TurnSet(runs=(run(noise), run(noise), run(noise, samples=8, **grown)), rounds=()) for _ in range(5)]
-    assert not moved(sets)
+    replicates = [Replicate(runs=(run(noise), run(noise), run(noise, samples=8, **grown)), rounds=()) for _ in range(5)]
+    assert not moved(replicates)
 
 
 def test_too_little_is_nothing() -> None:
-    assert phase_shifts(sets_of(1, 2)) == ()
-    blank = [msgspec.structs.replace(it, runs=(Run(), Run(), Run())) for it in sets_of(1, 3)]
+    assert phase_shifts(replicates_of(1, 2)) == ()
+    blank = [msgspec.structs.replace(it, runs=(Run(), Run(), Run())) for it in replicates_of(1, 3)]
     assert phase_shifts(blank) == ()
 
 
@@ -88,4 +88,4 @@ def test_the_largest_change_comes_first() -> None:
     )
     assert phases_text([shift("other", 0.001)], failed=True) == ("No single phase of the step changed measurably.")
     assert phases_text([shift("other", 0.001)], failed=False) == ""
-    assert {it.phase for it in phase_shifts(sets_of(1, 3))} == set(STEP_PHASES)
+    assert {it.phase for it in phase_shifts(replicates_of(1, 3))} == set(STEP_PHASES)

@@ -12,25 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.measure import speed
-from hotlap.procedures.check.rule import decide, limit_of, look_at, share_of
-from hotlap.records import CheckVerdict, Estimate, RecordedGain, Run, TurnSet
+from hotlap.procedures.check.rule import analyse, decide, limit_of, share_of
+from hotlap.records import CheckVerdict, Estimate, RecordedGain, Replicate, Run
 
 DELTA = 0.05
 
 
-def draw(random_numbers: random.Random, ratio: float, launch_noise: float) -> TurnSet:
-    """One set of 8 rounds: the past twice and the present, whose steps take ``ratio`` times as long."""
+def draw(random_numbers: random.Random, ratio: float, launch_noise: float) -> Replicate:
+    """One replicate of 8 rounds: the past twice and the present, whose steps take ``ratio`` times as long."""
     rows = []
     for factor in (1.0, 1.0, ratio):
         level = factor * math.exp(random_numbers.gauss(0.0, launch_noise))
         rows.append(tuple(level * math.exp(random_numbers.gauss(0.0, 0.02)) for _ in range(8)))
-    return TurnSet(runs=(Run(),) * 3, rounds=tuple(rows))
+    return Replicate(runs=(Run(),) * 3, rounds=tuple(rows))
 
 
-def verdict_of(sets: Sequence[TurnSet], recorded: RecordedGain | None = None) -> CheckVerdict:
-    """What a check would say that may take as many sets as it wants."""
-    for look in speed.LOOKS:
-        verdict, *_ = look_at(sets[: look.sets], recorded, DELTA)
+def verdict_of(replicates: Sequence[Replicate], recorded: RecordedGain | None = None) -> CheckVerdict:
+    """The verdict of a check without a limit of replicates."""
+    for analysis in speed.ANALYSES:
+        verdict, *_ = analyse(replicates[: analysis.replicates], recorded, DELTA)
         if verdict != "inconclusive":
             return verdict
     return "inconclusive"
@@ -43,7 +43,7 @@ def verdicts(ratio: float, launch_noise: float, checks: int, seed: int = 0) -> C
 
 @pytest.mark.parametrize("launch_noise", [0.005, 0.02, 0.06])
 def test_the_two_errors_are_as_rare_as_promised(launch_noise: float) -> None:
-    """2.5 % and 5 % of 300 checks are 7.5 and 15; the limits lie three standard deviations above."""
+    """2.5 % and 5 % of 300 checks are 7.5 and 15; the limits are three standard deviations above."""
     unchanged = verdicts(1.0, launch_noise, 300)
     assert unchanged["failed"] <= 15
     slower_by_delta = verdicts(1 + DELTA, launch_noise, 300)
@@ -70,11 +70,13 @@ positive = st.floats(min_value=0.2, max_value=20.0)
 widths = st.floats(min_value=1e-6, max_value=0.5)
 
 
-@given(today=positive, then=positive, wide=widths, wide_then=widths, sets=st.integers(min_value=2, max_value=12))
-def test_the_share_of_a_recorded_gain(today: float, then: float, wide: float, wide_then: float, sets: int) -> None:
+@given(today=positive, then=positive, wide=widths, wide_then=widths, replicates=st.integers(min_value=2, max_value=12))
+def test_the_share_of_a_recorded_gain(
+    today: float, then: float, wide: float, wide_then: float, replicates: int
+) -> None:
     now = Estimate(value=today, low=today * math.exp(-wide), high=today * math.exp(wide))
     speedup = Estimate(value=then, low=then * math.exp(-wide_then), high=then * math.exp(wide_then))
-    recorded = RecordedGain(speedup=speedup, confidence=0.95, sets=sets)
+    recorded = RecordedGain(speedup=speedup, confidence=0.95, replicates=replicates)
     found = share_of(now, recorded, 0.95)
     assert found.low <= found.value <= found.high
     assert found.value == pytest.approx(today / then)
@@ -84,15 +86,16 @@ def test_the_share_of_a_recorded_gain(today: float, then: float, wide: float, wi
 
 
 def test_the_share_covers_the_truth() -> None:
-    """Both gains are measured anew and are truly the same: the share's interval must hold 1 in 95 % of cases."""
+    """Both gains are measured again and are truly the same: the share's interval must hold 1 in 95 % of cases."""
     numbers = random.Random(3)
     held = 0
     for _ in range(300):
         then, now = ([draw(numbers, 0.6, 0.03) for _ in range(5)] for _ in range(2))
         first, second = (
-            speed.compare(*([it.rounds[arm] for it in sets] for arm in range(3)), delta=DELTA) for sets in (then, now)
+            speed.compare(*([it.rounds[arm] for it in replicates] for arm in range(3)), delta=DELTA)
+            for replicates in (then, now)
         )
-        recorded = RecordedGain(speedup=first.speedup, confidence=first.confidence, sets=5)
+        recorded = RecordedGain(speedup=first.speedup, confidence=first.confidence, replicates=5)
         share = share_of(second.speedup, recorded, 0.95)
         held += share.low <= 1 <= share.high
     assert held >= 0.92 * 300

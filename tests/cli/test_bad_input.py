@@ -27,7 +27,7 @@ ENGINE = Engine(
 
 
 def complaint(words: list[str], capsys: pytest.CaptureFixture[str], engine: Engine = ENGINE) -> tuple[int, str]:
-    """The exit code and what was said on standard error, of which the form is checked here."""
+    """Run a command that fails; check the form of its error and return it."""
     code = main(words, engine=engine)
     out, err = capsys.readouterr()
     assert out == ""
@@ -77,7 +77,7 @@ def complaint(words: list[str], capsys: pytest.CaptureFixture[str], engine: Engi
         (["train.py"], "Did you mean `hotlap tune train.py`?"),
     ],
 )
-def test_bad_words(work: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+def test_bad_arguments_are_refused(work: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
     code, err = complaint(words, capsys)
     assert code == 2
     assert said in err
@@ -120,7 +120,7 @@ def test_a_study_folder_that_is_a_file(work: Path, capsys: pytest.CaptureFixture
     assert (work / "train.py").read_text(encoding="utf-8") == "print('training')\n"
 
 
-def test_a_study_that_another_run_holds(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_locked_by_another_run(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     workload = Workload(kind="script", target="train.py", directory=str(work), python="python")
     with create_study(work / ".hotlap", workload, Options()):
         code, err = complaint(["tune", "--resume"], capsys)
@@ -148,7 +148,7 @@ def test_a_budget_that_is_too_small(work: Path, capsys: pytest.CaptureFixture[st
     assert "too small" in err
 
 
-def test_a_plan_that_cannot_be_written_loses_nothing(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unwritable_plan_loses_no_results(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def search(*anything: object) -> Study:
         return fakes.FINISHED
 

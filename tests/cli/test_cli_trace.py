@@ -73,7 +73,9 @@ def test_a_folder_of_ranks_and_other_files(tmp_path: Path, capsys: pytest.Captur
         (None, "no such file"),
     ],
 )
-def test_what_is_no_trace(text: bytes | None, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_no_traces(
+    text: bytes | None, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "trace.json.gz" if text and text[:1] == b"\x1f" else tmp_path / "trace.json"
     if text is not None:
         path.write_bytes(text)
@@ -90,7 +92,7 @@ def test_a_folder_without_any_trace(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "None of the folder's 2 JSON files" in capsys.readouterr().err
 
 
-def test_names_cannot_take_over_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_names_are_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = TraceWriter()
     evil = "\x1b[2J\x1b]0;title\x07[red]kernel[/red]\u202e\n<b>"
     for index in range(4):
@@ -129,7 +131,7 @@ def test_a_trace_without_accelerator(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert [it["name"] for it in trace["operators"]] == ["aten::mm", "aten::add"]
 
 
-def test_a_trace_without_marks_is_told_what_makes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_without_step_marks_names_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::mm", 5, 50)
     assert main(["trace", str(writer.write(tmp_path / "trace.json"))]) == 0
@@ -151,7 +153,9 @@ def test_standard_input(
     assert "aten::mm" in shown
 
 
-def test_a_terminal_is_no_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_terminal_as_standard_input_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", terminal)
@@ -159,14 +163,16 @@ def test_a_terminal_is_no_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "Standard input is empty." in capsys.readouterr().err
 
 
-def test_standard_input_that_is_no_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_standard_input_that_is_not_a_trace(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"no trace")))
     assert main(["trace", "-"]) == 2
     complaint = capsys.readouterr().err
     assert "not JSON" in complaint and "standard input" in complaint
 
 
-def test_a_name_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_name_that_is_not_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / os.fsdecode(b"caf\xe9.json")
     path.write_bytes(training_trace().write(tmp_path / "trace.json").read_bytes())
     assert main(["trace", "--json", str(path)]) == 0
@@ -174,7 +180,7 @@ def test_a_name_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["trace", str(path)]) == 0
 
 
-def test_a_folder_of_many_traces_fits_some_screens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_of_many_traces_is_bounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = training_trace().write(tmp_path / "0.json").read_bytes()
     slow = TraceWriter()
     slow.launch("first", 0, 10, 100)
@@ -201,7 +207,7 @@ def test_many_files_that_are_no_traces_are_counted(tmp_path: Path, capsys: pytes
     assert "config-9.json" not in shown
 
 
-def test_what_a_study_is_made_of_is_no_trace_and_no_news(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_a_study_are_ignored_silently(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "runs" / "0001"
     run.mkdir(parents=True)
     (tmp_path / "journal.jsonl").write_text("{}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The command line as a person uses it: what is printed where, which files appear, which code comes back."""
+"""The command line as a user sees it: output, files and exit codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Search = Callable[[Workload, Options, Journal, Executor, OnProgress], Study]
 
 
 class Recorder:
-    """A search that answers with a finished study and remembers what it was asked."""
+    """A search that returns a finished study and records its arguments."""
 
     def __init__(self, answer: Study) -> None:
         self.answer = answer
@@ -48,9 +48,7 @@ def engine(search: Search) -> Engine:
     return Engine(executor=lambda directory, isolation: FakeExecutor(), search=search, lab=search, profile=search)
 
 
-def test_tune_prints_the_report_writes_the_plan_and_keeps_the_study(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tune_prints_the_report_and_writes_plan_and_study(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     search = Recorder(fakes.FINISHED)
     assert main(["tune", "train.py", "--epochs", "1"], engine=engine(search)) == 0
     out, err = capsys.readouterr()
@@ -62,7 +60,7 @@ def test_tune_prints_the_report_writes_the_plan_and_keeps_the_study(
     assert "3.65x faster" in capsys.readouterr().out
 
 
-def test_what_follows_the_script_belongs_to_the_script(work: Path) -> None:
+def test_arguments_after_the_script_belong_to_the_script(work: Path) -> None:
     search = Recorder(fakes.FINISHED)
     own = ["--budget", "10m", "--only", "loader,compile", "--delta=2%", "--seed", "7", "--quiet"]
     its = ["--budget", "3", "-m", "x", "--", "--json", "--help", "--debug"]
@@ -103,29 +101,25 @@ def test_json_is_one_document_on_standard_output(work: Path, capsys: pytest.Capt
     assert json.loads(capsys.readouterr().out)["status"] == "finished"
 
 
-def test_quiet_says_nothing_beside_the_report(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_only_the_report(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "--quiet", "train.py"], engine=engine(Recorder(fakes.FINISHED))) == 0
     assert capsys.readouterr().err == ""
 
 
-def test_nothing_gained_is_success_said_clearly_and_leaves_no_plan(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_gain_exits_with_zero_and_writes_no_plan(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "train.py"], engine=engine(Recorder(fakes.NOTHING))) == 0
     assert "No lever made it faster." in capsys.readouterr().out
     assert not (work / "hotlap.toml").exists()
 
 
-def test_an_interrupted_search_prints_what_it_knows(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_search_prints_its_results(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "train.py"], engine=engine(Recorder(fakes.INTERRUPTED))) == 130
     out = capsys.readouterr().out
     assert "Interrupted with 2 min 13 s of trials done: loader 1.91x" in out
     assert "hotlap tune --resume" in out
 
 
-def test_ctrl_c_that_the_search_lets_through_still_gives_an_answer(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_during_a_search_still_prints_the_report(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def search(workload: Workload, options: Options, journal: Journal, executor: Executor, tell: OnProgress) -> Study:
         journal.save(msgspec.structs.replace(fakes.INTERRUPTED, status="running", workload=workload))
         raise KeyboardInterrupt
@@ -136,7 +130,7 @@ def test_ctrl_c_that_the_search_lets_through_still_gives_an_answer(
     assert json.loads(capsys.readouterr().out)["status"] == "interrupted"
 
 
-def test_resume_goes_on_with_the_options_the_study_began_with(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_uses_the_original_options(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = ["tune", "--quiet", "--seed", "7", "--only", "loader", "train.py", "--epochs", "1"]
     assert main(began, engine=engine(Recorder(fakes.INTERRUPTED))) == 130
     search = Recorder(fakes.FINISHED)
@@ -157,7 +151,7 @@ def test_resume_goes_on_with_the_options_the_study_began_with(work: Path, capsys
         (["--goal", "speed"], Objective()),
     ],
 )
-def test_a_goal_is_what_the_search_gets(words: list[str], objective: Objective, work: Path) -> None:
+def test_the_goal_is_passed_to_the_search(words: list[str], objective: Objective, work: Path) -> None:
     search = Recorder(fakes.FINISHED)
     assert main(["tune", "--quiet", *words, "train.py"], engine=engine(search)) == 0
     assert search.options is not None and search.options.objective == objective
@@ -175,7 +169,7 @@ def test_a_goal_is_what_the_search_gets(words: list[str], objective: Objective, 
         (["--resume", "--goal", "memory"], "--goal cannot be given with --resume"),
     ],
 )
-def test_a_goal_that_makes_no_sense_is_refused(
+def test_an_invalid_goal_is_refused(
     words: list[str], said: str, work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rest = [] if "--resume" in words else ["train.py"]
@@ -183,9 +177,7 @@ def test_a_goal_that_makes_no_sense_is_refused(
     assert said in capsys.readouterr().err
 
 
-def test_a_script_that_fails_gives_its_own_code_and_its_last_words(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failing_script_gives_its_exit_code_and_last_output(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def search(workload: Workload, options: Options, journal: Journal, executor: Executor, tell: OnProgress) -> Study:
         ending = Crashed(exit_code=3, error="ValueError: [red]no", output_tail="loading\x1b[2J\nValueError: [red]no\n")
         study = Study(workload=workload, status="script-failed", baseline=Run(ending=ending))
@@ -203,13 +195,13 @@ def test_a_script_that_fails_gives_its_own_code_and_its_last_words(
     assert json.loads(capsys.readouterr().out)["status"] == "script-failed"
 
 
-def test_a_script_killed_by_a_signal_gives_the_shells_code(work: Path) -> None:
+def test_a_script_killed_by_a_signal_gives_the_shell_exit_code(work: Path) -> None:
     killed = msgspec.structs.replace(fakes.SCRIPT_FAILED, baseline=Run(ending=Crashed(exit_code=-9)))
     assert main(["tune", "--quiet", "train.py"], engine=engine(Recorder(killed))) == 137
 
 
-def test_a_quick_look_claims_nothing(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The budget was too small: the exit code says so, and no plan is written."""
+def test_a_screening_result_claims_nothing(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A budget that was too small gives its own exit code and no plan."""
     search = Recorder(fakes.QUICK_LOOK)
     assert main(["tune", "--quiet", "--budget", "4m", "train.py"], engine=engine(search)) == 4
     out = capsys.readouterr().out
@@ -221,7 +213,7 @@ def test_a_quick_look_claims_nothing(work: Path, capsys: pytest.CaptureFixture[s
         assert "kept no lever" in capsys.readouterr().err
 
 
-def test_a_quick_look_that_was_asked_for_is_an_answer(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_requested_screening_result_exits_with_zero(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     search = Recorder(msgspec.structs.replace(fakes.QUICK_LOOK, quick=True))
     assert main(["tune", "--quiet", "--quick", "--json", "train.py"], engine=engine(search)) == 0
     assert search.options == Options(quick=True, budget_seconds=120.0)
@@ -242,7 +234,7 @@ def test_debug_shows_the_traceback(work: Path, capsys: pytest.CaptureFixture[str
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_lab_is_reported_but_never_taken_for_a_search_to_resume(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lab_is_reported_but_cannot_be_resumed_as_a_search(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "--quiet", "train.py"], engine=engine(Recorder(fakes.FINISHED))) == 0
     assert not (work / "hotlap.toml").exists()
     capsys.readouterr()
@@ -251,7 +243,7 @@ def test_lab_is_reported_but_never_taken_for_a_search_to_resume(work: Path, caps
     assert main(["tune", "--resume"], engine=engine(Recorder(fakes.FINISHED))) == 2
 
 
-def test_profile_names_causes_writes_no_plan_and_is_shown_again(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_profile_names_causes_and_writes_no_plan(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     search = Recorder(fakes.PROFILED)
     assert main(["profile", "--budget", "1m", "--seed", "7", "train.py", "--epochs", "1"], engine=engine(search)) == 0
     out, err = capsys.readouterr()
@@ -280,9 +272,7 @@ def test_profile_as_json_carries_the_findings(work: Path, capsys: pytest.Capture
     assert msgspec.json.decode(out, type=Study).findings == fakes.PROFILED.findings
 
 
-def test_an_interrupted_profile_leaves_with_130_and_offers_to_begin_anew(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_profile_exits_with_130(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     interrupted = msgspec.structs.replace(fakes.PROFILED, status="interrupted", findings=(), profiled_steps=0)
     assert main(["profile", "--quiet", "train.py"], engine=engine(Recorder(interrupted))) == 130
     out = capsys.readouterr().out
@@ -348,7 +338,7 @@ def test_levers_lists_every_lever_and_shows_its_page(capsys: pytest.CaptureFixtu
         assert capsys.readouterr().out.startswith(name)
 
 
-def test_findings_lists_every_rule_in_its_group_and_shows_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_lists_every_rule_and_shows_its_page(capsys: pytest.CaptureFixture[str]) -> None:
     from hotlap.diagnose.api import all_rules
 
     assert main(["findings"]) == 0
@@ -363,7 +353,7 @@ def test_findings_lists_every_rule_in_its_group_and_shows_its_page(capsys: pytes
         assert all(f"\n{section}\n" in page for section in ("What to do", "When it is fine"))
 
 
-def test_demo_tunes_the_workload_that_ships_with_us(
+def test_demo_tunes_the_bundled_workload(
     work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = work / "digits.py"

@@ -27,14 +27,14 @@ def study(work: Path) -> Path:
     ("text", "amount", "currency"),
     [("2.50", 2.5, ""), ("2.50EUR", 2.5, "EUR"), ("$2", 2.0, "$"), (" .5 credits ", 0.5, "credits"), ("3 €", 3.0, "€")],
 )
-def test_prices(text: str, amount: float, currency: str) -> None:
+def test_prices_are_parsed(text: str, amount: float, currency: str) -> None:
     assert price(text) == Price(per_hour=amount, currency=currency)
 
 
 @pytest.mark.parametrize(
     "text", ["", "free", "0", "-1", "1e9999", "$2EUR", "2.50 per hour", "nan", "1,50", "2\x1b[31m"]
 )
-def test_what_is_no_price(text: str) -> None:
+def test_invalid_prices_are_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="is not a price"):
         price(text)
 
@@ -42,17 +42,17 @@ def test_what_is_no_price(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "count"), [("1281167", 1281167), ("50k", 50_000), ("1.28M", 1_280_000), ("2B", 2 * 10**9), ("1_000", 1000)]
 )
-def test_samples(text: str, count: int) -> None:
+def test_sample_counts_are_parsed(text: str, count: int) -> None:
     assert samples(text) == count
 
 
 @pytest.mark.parametrize("text", ["", "many", "0", "-5", "1G", "9" * 40, "0.0001"])
-def test_what_is_no_number_of_samples(text: str) -> None:
+def test_invalid_sample_counts_are_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="is not a number of samples"):
         samples(text)
 
 
-def test_a_report_is_priced_when_it_is_shown(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_price_applies_when_a_report_is_shown(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--price", "2.50EUR", "--samples", "90M", str(study)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     # 212 ms for 32 samples, and 3.65 times as fast.
@@ -62,7 +62,7 @@ def test_a_report_is_priced_when_it_is_shown(study: Path, capsys: pytest.Capture
     assert "Energy is not known" in out
 
 
-def test_epochs_are_samples_where_the_study_knows_its_loader(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_epochs_become_samples_if_the_loader_is_known(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loader = LoaderFacts(dataset="Digits", batch_size=32, length=100)
     for loaders, code in (((loader,), 0), ((loader, loader), 2), ((), 2)):
         run = Run(facts=ScriptFacts(loaders=loaders, processes=2))
@@ -75,21 +75,19 @@ def test_epochs_are_samples_where_the_study_knows_its_loader(work: Path, capsys:
     assert main(["report", "--epochs", "10", "--samples", "5", str(path)]) == 2
 
 
-def test_an_epochs_option_in_front_of_a_script_is_refused_as_ever(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_epochs_option_before_the_script_is_refused(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "--epochs", "1", "train.py"]) == 2
     assert "Options of the script go after it" in capsys.readouterr().err
 
 
-def test_without_a_price_the_break_even_is_told(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_price_the_break_even_is_shown(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(study)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "This study took 10 min 12 s, earned back after" in out
     assert "million samples cost" not in out
 
 
-def test_costs_stand_in_the_json_and_it_still_reads_as_a_study(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_costs_are_in_the_json_which_still_reads_as_a_study(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--json", "--price", "2.50EUR", str(study)]) == 0
     out = capsys.readouterr().out
     found = json.loads(out)["costs"]
@@ -104,7 +102,7 @@ def test_energy_is_reported_with_its_interval(work: Path, capsys: pytest.Capture
         baseline_joules_per_sample=Estimate(value=9.2, low=9.0, high=9.4, unit="J"),
         candidate_joules_per_sample=Estimate(value=2.3, low=2.2, high=2.4, unit="J"),
         ratio=Estimate(value=0.25, low=0.24, high=0.26),
-        sets=5,
+        replicates=5,
         confidence=0.95,
     )
     verification = msgspec.structs.replace(fakes.FINISHED.verification, energy=energy)  # type: ignore[type-var]

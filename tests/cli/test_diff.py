@@ -29,7 +29,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def slow_trace(steps: int = 6) -> TraceWriter:
-    """As ``training_trace``, but each step ends with 500 microseconds of nothing and a kernel that is new."""
+    """Write a ``training_trace`` whose steps end with an idle 500 microseconds and a new kernel."""
     it = TraceWriter()
     for number in range(steps):
         begin = number * 1500
@@ -43,7 +43,7 @@ def slow_trace(steps: int = 6) -> TraceWriter:
 
 
 def kept_study(root: Path, what: Study, profile: Profile | None = None) -> Path:
-    """A study in a folder of its own, as a command leaves it."""
+    """Write a study in its own folder, as a command does."""
     workload = Workload(kind="script", target="train.py", directory=str(root), python="python")
     with create_study(root, workload, Options()) as journal:
         journal.save(what)
@@ -82,7 +82,7 @@ def test_two_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def host_trace(products: int, steps: int = 6) -> TraceWriter:
-    """Steps of 1000 microseconds on the host alone, with so many products of 100 each."""
+    """Write steps of 1000 microseconds on the host, with this many products of 100 each."""
     it = TraceWriter()
     for number in range(steps):
         begin = number * 1000 * (1 + (products > 4))
@@ -135,7 +135,7 @@ def test_two_studies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "data wait: +50.0 ms, 100 % of the change" in text
 
 
-def test_a_folder_of_studies_stands_for_the_latest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_latest_study_of_a_folder_is_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept_study(tmp_path / "root", study((0.3,) * 40))
     latest = kept_study(tmp_path / "root", study((0.1,) * 40))
     other = kept_study(tmp_path / "elsewhere", study((0.1,) * 40))
@@ -150,16 +150,16 @@ def test_a_study_as_one_document_is_a_study(tmp_path: Path, capsys: pytest.Captu
     assert "study, train.py, 34 steps" in run([str(path), str(path)], capsys)
 
 
-def test_a_trace_and_a_study_meet_in_the_profiled_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_and_a_study_are_compared_by_profiled_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seen = Profile(breakdowns=(breakdown([1.0] * 6, compute_ms=2.0, name=""),))
     known = kept_study(tmp_path, study((0.0007,) * 40), seen)
     trace = slow_trace().write(tmp_path / "after.json")
     text = run([str(known), str(trace)], capsys)
-    assert "1.00 ms, and now takes 1.50 ms" in text, "the profiled step, not the untouched one of 0.7 ms"
+    assert "1.00 ms, and now takes 1.50 ms" in text, "the profiled step, not the unmodified one of 0.7 ms"
     assert "What the device did in a profiled step" in text
 
 
-def test_names_cannot_take_over_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_names_are_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = training_trace(steps=4)
     writer.launch("\x1b[2J[red]evil[/red]\u202e", 3400, 3800, 150)
     evil = writer.write(tmp_path / "evil.json", deviceProperties=[{"id": 0, "name": "\x1b]0;title\x07GPU"}])
@@ -187,7 +187,7 @@ def test_names_cannot_take_over_the_terminal(tmp_path: Path, capsys: pytest.Capt
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
-def test_what_is_neither(
+def test_files_that_are_neither_trace_nor_study(
     text: bytes | None, says: str, first: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = training_trace().write(tmp_path / "good.json")
@@ -214,7 +214,7 @@ def test_a_study_that_ended_before_its_account(tmp_path: Path, capsys: pytest.Ca
     assert "ended before it measured" in complaint([str(cut), str(good)], capsys)
 
 
-def test_steps_and_whole_traces_do_not_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_cannot_be_compared_with_whole_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unmarked = TraceWriter()
     unmarked.launch("matmul", 0, 10, 100)
     words = [str(unmarked.write(tmp_path / "a.json")), str(training_trace().write(tmp_path / "b.json"))]

@@ -22,7 +22,9 @@ def study(work: Path) -> Path:
     return path
 
 
-def test_csv_goes_below_the_working_directory(study: Path, work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_is_written_below_the_working_directory(
+    study: Path, work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["export", "csv", str(study)]) == 0
     out, err = capsys.readouterr()
     written = [Path(it) for it in out.splitlines()]
@@ -33,7 +35,7 @@ def test_csv_goes_below_the_working_directory(study: Path, work: Path, capsys: p
     assert "columns.csv describes every column" in err
 
 
-def test_what_was_written_as_json(study: Path, work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_written_files_are_listed_as_json(study: Path, work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "--json", "--out", "tables", "csv", str(study)]) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
@@ -42,13 +44,13 @@ def test_what_was_written_as_json(study: Path, work: Path, capsys: pytest.Captur
     assert err == ""
 
 
-def test_quiet_names_what_was_written(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_lists_only_the_written_files(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "--quiet", "csv", str(study)]) == 0
     out, err = capsys.readouterr()
     assert "steps.csv" in out and err == ""
 
 
-def test_a_search_is_exported_with_its_sets(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_search_is_exported_with_its_replicates(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     engine = Engine(executor=lambda directory, isolation: FakeExecutor())
     assert main(["tune", "--quiet", "--only", "compile,huge-pages", "train.py"], engine=engine) == 0
     assert main(["export", "csv"], engine=engine) == 0

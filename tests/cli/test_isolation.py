@@ -1,4 +1,4 @@
-"""``--network`` and ``--unprotected``: given to any command that starts trials, they reach what starts them."""
+"""``--network`` and ``--unprotected``: every command that starts trials passes them on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hotlap.cli.main import main
 from hotlap.errors import UsageError
 from hotlap.experiment.options import Options, check
 from hotlap.levers.api import all_levers
-from hotlap.records import Completed, Isolation, LaunchRequest, Machine, Run, Study, TurnRequest, TurnSet, Workload
+from hotlap.records import Completed, Isolation, LaunchRequest, Machine, Replicate, Run, Study, TurnRequest, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor, OneSlot
 
@@ -20,7 +20,7 @@ STRICT = Isolation(network="none", unprotected=True)
 
 
 class Engines:
-    """Makes engines whose search does nothing, and keeps how each executor was to isolate its trials."""
+    """Make engines whose search does nothing, and record how each executor isolates its trials."""
 
     def __init__(self) -> None:
         self.asked: list[Isolation] = []
@@ -46,12 +46,12 @@ class _NeverTrains(OneSlot):
     def launch(self, request: LaunchRequest) -> Run:
         return Run(ending=Completed())
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         raise AssertionError("nothing here compares")
 
 
 @pytest.mark.parametrize("command", ["tune", "lab", "profile", "nan"])
-def test_the_executor_is_made_with_what_was_asked(work: Path, command: str) -> None:
+def test_the_executor_gets_the_options(work: Path, command: str) -> None:
     engines = Engines()
     main([command, "--network", "none", "--unprotected", "train.py"], engine=engines.made())
     main([command, "train.py"], engine=engines.made())

@@ -1,4 +1,4 @@
-"""Commands as people type them, for every command that takes a workload."""
+"""Workloads with launchers, as users type them, for every command that takes a workload."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LAUNCH, TORCHRUN = "accelerate.commands.launch", "torch.distributed.run"
 
 @pytest.fixture(autouse=True)
 def no_environment(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an active virtual environment, wherever the tests themselves run."""
+    """Hide the virtual environment in which the tests run."""
     for name in ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT"):
         monkeypatch.delenv(name, raising=False)
 
 
 def package(name: str) -> None:
-    """A package that can be found here, as if it were installed."""
+    """Make a package importable, as if it were installed."""
     Path(name).mkdir()
     Path(name, "__init__.py").touch()
 
@@ -59,7 +59,7 @@ def package(name: str) -> None:
         ("pdm run train.py", "", "train.py", ""),
     ],
 )  # fmt: skip
-def test_what_people_type(words: str, options: str, target: str, arguments: str) -> None:
+def test_launch_commands_are_understood_as_typed(words: str, options: str, target: str, arguments: str) -> None:
     for name in ("accelerate", "deepspeed", "lightning"):
         package(name)
     found = workload_from(words.split(), "tune")
@@ -89,7 +89,7 @@ def test_what_people_type(words: str, options: str, target: str, arguments: str)
         ("python -m", "No script was given.", "hotlap tune train.py"),
     ],
 )
-def test_what_cannot_be_taken_over_is_said_with_what_to_type(words: str, says: str, remedy: str) -> None:
+def test_unsupported_launchers_are_refused_with_a_remedy(words: str, says: str, remedy: str) -> None:
     with pytest.raises(UsageError) as caught:
         workload_from(words.split(), "tune")
     assert says in caught.value.what and remedy in caught.value.remedy
@@ -114,7 +114,7 @@ def test_the_projects_environment_is_used(work: Path, monkeypatch: pytest.Monkey
     assert workload_from(["train.py"], "tune").python == sys.executable
 
 
-def test_a_launcher_with_its_path_brings_its_interpreter(work: Path) -> None:
+def test_a_launcher_given_by_path_uses_its_own_interpreter(work: Path) -> None:
     package("accelerate")
     folder = work / "env" / "bin"
     folder.mkdir(parents=True)
@@ -124,7 +124,7 @@ def test_a_launcher_with_its_path_brings_its_interpreter(work: Path) -> None:
     assert (found.python, found.target) == (str(Path("env/bin/python")), LAUNCH)
 
 
-def test_what_another_interpreter_has_is_not_judged_by_ours(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_of_another_interpreter_are_not_checked(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", [])
     python = work / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -133,7 +133,7 @@ def test_what_another_interpreter_has_is_not_judged_by_ours(work: Path, monkeypa
     assert (found.python, found.target) == (str(python), "deepspeed.launcher.runner")
 
 
-def test_a_script_that_is_called_like_a_launcher_is_a_script() -> None:
+def test_a_script_named_like_a_launcher_is_a_script() -> None:
     for name in ("torchrun", "accelerate", "uv", "srun"):
         Path(name).touch()
         found = workload_from([name, "launch"], "tune")
@@ -141,7 +141,7 @@ def test_a_script_that_is_called_like_a_launcher_is_a_script() -> None:
 
 
 @pytest.mark.parametrize("name", ["tune", "profile", "lab"])
-def test_commands_that_make_studies_understand_it(name: str) -> None:
+def test_commands_that_create_studies_accept_launchers(name: str) -> None:
     seen: list[Workload] = []
 
     def search(workload, options, journal, executor, on_progress):
@@ -155,13 +155,13 @@ def test_commands_that_make_studies_understand_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("words", [["run", "--plan", "p.toml"], ["nan"], ["check", "--baseline", "main"]])
-def test_the_others_do_too(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_commands_refuse_unsupported_launchers(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Path("p.toml").write_text("[hotlap]\nformat = 1\n")
     assert main([*words, "srun", "-n", "2", "train.py"]) == 2
     assert "does not support 'srun' as a launcher" in capsys.readouterr().err
 
 
-def test_it_is_shown_as_it_was_typed() -> None:
+def test_the_command_is_shown_as_it_was_typed() -> None:
     found = workload_from(["python", "-u", "train.py"], "tune")
     assert command(found) == "python -u train.py"
     assert command(msgspec.structs.replace(found, interpreter_options=())) == "train.py"

@@ -61,7 +61,7 @@ def test_fix(run: Run) -> None:
     assert out.startswith("--- a/train.py\n+++ b/train.py\n") and "-    torch.cuda.empty_cache()\n" in out
     assert Path("train.py").read_text() == BAD
     assert run("lint", "--fix", "train.py")[0] == 1
-    assert Path("train.py").read_text() == BAD, "an unsafe fix is made on request only"
+    assert Path("train.py").read_text() == BAD, "an unsafe fix is applied only on request"
     code, out, _ = run("lint", "--fix", "--unsafe-fixes", "train.py")
     assert code == 0 and "Fixed 1 problem in 1 file: HL502 1x." in out
     assert Path("train.py").read_text() == CLEAN
@@ -142,8 +142,8 @@ def test_rules(run: Run) -> None:
     assert code == 2 and "Did you mean 'item-in-hot-loop'?" in err
 
 
-def test_it_imports_neither_torch_nor_what_edits(tmp_path: Path) -> None:
-    """Linting starts in a moment: torch is never needed, the editor only for fixes."""
+def test_lint_imports_neither_torch_nor_the_editor(tmp_path: Path) -> None:
+    """Linting must start fast: torch is never needed, and the editor only for fixes."""
     (tmp_path / "train.py").write_text(BAD)
     asked = "import sys; from hotlap.cli.main import main; main(['lint', 'train.py']); print(sorted(sys.modules))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

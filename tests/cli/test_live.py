@@ -1,4 +1,4 @@
-"""The live view as a person meets it: on a pseudo-terminal, in a pipe, without colours, in a narrow window."""
+"""The live view on a pseudo-terminal, in a pipe, without colours, and in a narrow window."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ TRYING = Progress(
     lever="mixed-precision",
     running=fakes.estimate(1.3, 0.1),
     best=fakes.estimate(2.0, 0.05),
-    sets_done=1,
-    sets_planned=3,
+    replicates_done=1,
+    replicates_planned=3,
     peak_bytes=5 * 2**30,
     baseline_peak_bytes=8 * 2**30,
     spent_seconds=100.0,
@@ -42,14 +42,13 @@ TRYING = Progress(
 
 
 class Terminal:
-    """A pseudo-terminal of a width in the place of standard error; what was written to it is :attr:`shown` once it is
-    closed."""
+    """A pseudo-terminal as standard error; :attr:`shown` has its output once it is closed."""
 
     def __init__(self, columns: int) -> None:
         self._controller, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self._before = os.dup(2)
-        os.dup2(slave, 2)  # whoever asks for a width asks descriptors, not the stream
+        os.dup2(slave, 2)  # the width is read from the descriptor, not from the stream
         self.stream: TextIO = os.fdopen(slave, "w", encoding="utf-8", buffering=1)
         self._received = bytearray()
         self._reader = threading.Thread(target=self._read)
@@ -79,7 +78,7 @@ class Terminal:
 def watched(
     work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., str]]:
-    """Tunes with this environment and terminal; what standard error showed."""
+    """Tune with this environment and terminal; return what standard error showed."""
 
     def search(workload: Workload, options: Options, journal: Journal, executor: Executor, tell: OnProgress) -> Study:
         tell(TRYING)
@@ -107,18 +106,18 @@ def _no_executor(directory: Path, isolation: Isolation) -> FakeExecutor:
 
 
 def lines(shown: str) -> list[str]:
-    """What was written line by line, without the codes that moved the cursor."""
+    """Return the written lines without the codes that move the cursor."""
     return [CONTROL.sub("", it) for it in re.split(r"\r+\n|\n|\r", shown)]
 
 
-def test_a_terminal_shows_what_is_tried_and_is_left_as_it_was(watched: Callable[..., str]) -> None:
+def test_a_terminal_shows_progress_and_is_restored(watched: Callable[..., str]) -> None:
     shown = watched()
     plain = "\n".join(lines(shown))
     assert "hotlap  train.py" in plain
     assert "✓  loader              1.91x  1.86 to 1.96  kept" in plain
     assert COLOUR.search(shown)
     assert "\x1b[?25l" in shown and shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
-    # The last thing is to wipe what was drawn: the report follows on a clean screen.
+    # The last output erases the live view: the report follows on a clean screen.
     assert re.search(r"(\x1b\[1A\x1b\[2K)+\Z", shown)
 
 
@@ -134,7 +133,7 @@ def test_no_line_is_wider_than_the_window(watched: Callable[..., str], columns: 
 
 
 @pytest.mark.parametrize("terminal", ["dumb", "unknown"])
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(watched: Callable[..., str], terminal: str) -> None:
+def test_a_dumb_terminal_gets_lines(watched: Callable[..., str], terminal: str) -> None:
     shown = watched(TERM=terminal)
     assert "\x1b" not in shown
     assert lines(shown)[0] == (
@@ -154,7 +153,7 @@ def test_quiet_leaves_the_terminal_alone(watched: Callable[..., str]) -> None:
 
 
 @pytest.mark.parametrize("variables", [{}, {"FORCE_COLOR": "1"}, {"TTY_COMPATIBLE": "1"}])
-def test_a_pipe_gets_lines_and_no_cursor_is_moved(
+def test_a_pipe_gets_lines_without_cursor_movements(
     work: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], variables: dict[str, str]
 ) -> None:
     def search(workload: Workload, options: Options, journal: Journal, executor: Executor, tell: OnProgress) -> Study:

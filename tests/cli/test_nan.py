@@ -1,4 +1,4 @@
-"""``hotlap nan`` from its command line to its page, with an executor that answers as it is told."""
+"""``hotlap nan`` from its command line to its page, with an executor that returns given runs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from hotlap.records import (
     NumbersHunt,
     NumberSource,
     OutOfMemory,
+    Replicate,
     Run,
     ScriptFacts,
     Steps,
     Stopped,
     TimedOut,
     TurnRequest,
-    TurnSet,
     WatchNumbers,
 )
 from hotlap.trial import sweeping
@@ -54,7 +54,7 @@ FOUND = msgspec.structs.replace(NOTICED, origin=LOG)
 
 
 def run(steps: int, bad: BadNumber | None = None, **fields: object) -> Run:
-    """A run of so many sound steps, of 10 ms each unless a field says otherwise."""
+    """Make a run of this many finite steps, of 10 ms each unless a field overrides it."""
     return msgspec.structs.replace(Run(steps=account(steps), bad_number=bad, wall_seconds=3.0), **fields)
 
 
@@ -63,7 +63,7 @@ def account(steps: int, seconds: float = 0.01, loss: float | None = 1.0) -> Step
 
 
 class Answers(OneSlot):
-    """Gives these runs as answers, one after the other, and keeps what was asked."""
+    """Return these runs one after the other, and record the requests."""
 
     def __init__(self, *runs: Run) -> None:
         self._runs = list(runs)
@@ -76,12 +76,12 @@ class Answers(OneSlot):
         self.requests.append(request)
         return self._runs.pop(0)
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         raise AssertionError("a hunt compares nothing")
 
     @property
     def starts(self) -> list[int | None]:
-        """From where each run checked operations."""
+        """Return the step from which each run checked operations."""
         return [watch.check_from for it in self.requests for watch in it.assignment.instruments]
 
 
@@ -110,14 +110,14 @@ def test_nothing_to_find(capsys: pytest.CaptureFixture[str]) -> None:
     assert request.seconds == 600
 
 
-def test_losses_that_could_not_be_read_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_losses_that_could_not_be_read_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert hunt(Answers(msgspec.structs.replace(run(20), steps=account(20, loss=None)))) == 0
     page = shown(capsys)
     assert "In 20 of them the loss could not be read" in page
     assert "The limit was reached." in page
 
 
-def test_a_find(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_nan_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     answers = Answers(run(17, NOTICED), run(17, FOUND))
     assert hunt(answers, "--seed", "5") == 1
     page = shown(capsys)
@@ -134,7 +134,7 @@ def test_a_find(capsys: pytest.CaptureFixture[str]) -> None:
         assert piece in page
     assert answers.starts == [None, 15]
     assert [it.assignment.seed for it in answers.requests] == [5, 5]
-    assert answers.requests[1].steps >= 18, "the repetition goes at least as far"
+    assert answers.requests[1].steps >= 18, "the repetition runs at least as many steps"
 
 
 def test_json_reads_back(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,14 +153,14 @@ def test_the_limits_are_passed_on() -> None:
     assert (request.steps, request.seconds, request.assignment.startup_limit_seconds) == (50, 90, 20)
 
 
-def test_a_find_that_does_not_come_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_nan_that_does_not_recur(capsys: pytest.CaptureFixture[str]) -> None:
     assert hunt(Answers(run(17, NOTICED), run(21))) == 1
     page = shown(capsys)
     assert "It did not recur: in a second run with seed 0 everything was finite for 21 steps." in page
     assert "is therefore not reproducible" in page
 
 
-def test_a_compiled_find_that_does_not_come_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_nan_of_a_compiled_model_that_does_not_recur(capsys: pytest.CaptureFixture[str]) -> None:
     first = run(17, NOTICED, compile=CompileReport(graphs=1))
     assert hunt(Answers(first, run(21))) == 1
     page = shown(capsys)
@@ -178,7 +178,7 @@ def test_a_repetition_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
     ("source", "operation", "launches"),
     [("batch", "", 2), ("batch", "tensor", 2), ("batch", "stack", 3), ("state", "addmm", 3), ("operation", "log", 2)],
 )
-def test_who_may_have_been_spoilt_before_the_check(source: NumberSource, operation: str, launches: int) -> None:
+def test_values_damaged_before_the_check_start_another_run(source: NumberSource, operation: str, launches: int) -> None:
     it = NumberOrigin(source=source, phase="data", step=17, operation=operation)
     last = run(17, msgspec.structs.replace(NOTICED, origin=it))
     answers = Answers(run(17, NOTICED), last, last)
@@ -191,7 +191,7 @@ OLDER = msgspec.structs.replace(
 )
 
 
-def test_what_is_older_than_the_check_is_looked_for_from_the_first_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_nan_older_than_the_check_is_searched_from_the_start(capsys: pytest.CaptureFixture[str]) -> None:
     normalised = msgspec.structs.replace(LOG, operation="div", phase="setup", step=0, module="")
     whole = msgspec.structs.replace(NOTICED, origin=normalised)
     answers = Answers(run(17, NOTICED), run(17, OLDER), run(17, whole))
@@ -202,7 +202,7 @@ def test_what_is_older_than_the_check_is_looked_for_from_the_first_line(capsys: 
     assert "checked every operation from the script's first line on" in page
 
 
-def test_unless_that_would_take_too_long(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_search_from_the_start_is_skipped_if_it_takes_long(capsys: pytest.CaptureFixture[str]) -> None:
     slow = msgspec.structs.replace(run(17, OLDER), steps=account(17, seconds=60.0))
     answers = Answers(run(17, NOTICED), slow)
     assert hunt(answers) == 1
@@ -211,7 +211,7 @@ def test_unless_that_would_take_too_long(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_runs_that_differ(capsys: pytest.CaptureFixture[str]) -> None:
-    """The second run meets the number before its check begins: the third begins earlier."""
+    """If the second run meets the NaN before its check begins, the third checks earlier."""
     early = msgspec.structs.replace(NOTICED, step=9)
     answers = Answers(run(17, NOTICED), run(9, early), run(9, msgspec.structs.replace(FOUND, step=9)))
     assert hunt(answers) == 1
@@ -305,13 +305,13 @@ def test_every_kind_of_origin(
         ("weights", "In step 18 the weights of fc.weight were NaN after the update."),
     ],
 )
-def test_where_it_was_noticed(noticed_in: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_place_where_a_nan_was_noticed(noticed_in: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     bad = msgspec.structs.replace(NOTICED, noticed_in=noticed_in, name="fc.weight")
     assert hunt(Answers(run(17, bad), run(20))) == 1
     assert says in shown(capsys)
 
 
-def test_a_script_that_left_because_it_saw_nan(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_that_exits_because_of_a_nan(capsys: pytest.CaptureFixture[str]) -> None:
     crash = Crashed(exit_code=1, error="Loss is nan, stopping training", steps_done=17)
     seen = msgspec.structs.replace(FOUND, noticed_in="script")
     answers = Answers(run(17, ending=crash), run(17, seen))
@@ -322,8 +322,8 @@ def test_a_script_that_left_because_it_saw_nan(capsys: pytest.CaptureFixture[str
     assert "It came from log" in page
 
 
-def test_a_number_that_a_script_looks_at_in_passing_is_no_find(capsys: pytest.CaptureFixture[str]) -> None:
-    """Only the check sees such looks: where the loss was at fault they explain nothing."""
+def test_a_nan_that_only_the_script_tested_is_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """Tests by the script are recorded only by the check, and do not explain a NaN in the loss."""
     seen = msgspec.structs.replace(FOUND, noticed_in="script", step=20)
     assert hunt(Answers(run(17, NOTICED), run(21, seen, ending=Completed()))) == 1
     assert "It did not recur" in shown(capsys)
@@ -354,7 +354,7 @@ def test_a_script_that_fails_for_another_reason(
     assert len(answers.requests) == launches
 
 
-def test_a_write_that_the_isolation_denied_is_not_looked_into(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_write_denied_by_the_isolation_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     crash = Crashed(exit_code=1, error="cp: cannot create 'b.pt': Permission denied", steps_done=5, denied_path="b.pt")
     answers = Answers(run(5, ending=crash))
     assert hunt(answers) == 1
@@ -364,7 +364,7 @@ def test_a_write_that_the_isolation_denied_is_not_looked_into(capsys: pytest.Cap
     assert "`--unprotected` runs trials without the kernel's fence" in said and "by itself" not in said
 
 
-def test_the_steps_of_a_script_that_could_not_report_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_of_a_script_that_could_not_report_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     crash = Crashed(exit_code=-11, error="The process was ended by signal SIGSEGV.", steps_done=5)
     answers = Answers(run(0, ending=crash), run(0, ending=crash))
     assert hunt(answers) == 128 + 11
@@ -380,7 +380,7 @@ def test_a_script_that_was_killed_from_outside_is_run_again(capsys: pytest.Captu
     assert "killed from outside (SIGKILL); running it again" in capsys.readouterr().err
 
 
-def test_a_hang_names_the_option_that_allows_for_more(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hang_names_the_option_that_raises_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
     hang = TimedOut(limit_seconds=4.0, during="block", steps_done=5)
     assert hunt(Answers(run(0, ending=hang)), "--block-limit", "4s") == 1
     said = capsys.readouterr().err
@@ -397,8 +397,8 @@ def test_a_single_step_may_take_as_long_as_a_block_may() -> None:
 
 
 @pytest.mark.parametrize("words", [["nan", "train.py"], ["doctor"]])
-def test_its_folder_is_removed_even_after_a_kill(words: list[str], work: Path) -> None:
-    """The watchdog and a later hotlap know of it."""
+def test_the_run_folder_is_removed_even_after_a_kill(words: list[str], work: Path) -> None:
+    """The watchdog and a later run of hotlap can find and remove it."""
     seen: list[Path] = []
 
     def executor(directory: Path, isolation: object) -> Answers:
@@ -418,7 +418,7 @@ def test_a_script_that_never_trains(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no training step was seen" in capsys.readouterr().err
 
 
-def test_steps_without_an_optimizer_of_torchs_are_counted_by_backwards() -> None:
+def test_without_a_torch_optimizer_backwards_are_counted() -> None:
     uncounted = run(0, ending=Completed(), facts=ScriptFacts(backwards_per_step=30.0))
     answers = Answers(uncounted, run(30, ending=Stopped()))
     assert hunt(answers) == 0
@@ -469,11 +469,11 @@ def test_foreign_text_is_cleaned(capsys: pytest.CaptureFixture[str]) -> None:
         (["nan", "--sceonds", "3", "train.py"], "Did you mean '--seconds'?"),
     ],
 )
-def test_bad_words(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arguments_are_refused(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words, engine=Engine(executor=lambda directory, isolation: Answers())) == 2
     assert says in capsys.readouterr().err
 
 
-def test_the_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_lists_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nan", "--help"]) == 0
     assert "1 when a number was not" in capsys.readouterr().out

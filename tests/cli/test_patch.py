@@ -1,4 +1,4 @@
-"""``hotlap patch`` as a person uses it: what is printed, which files change, which code comes back."""
+"""``hotlap patch`` as a user sees it: output, changed files and exit codes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def script(work: Path) -> Path:
 
 
 def keep(script: Path, *settings: Setting) -> None:
-    """A finished study of the script that kept these levers."""
+    """Write a finished study of the script that kept these levers."""
     workload = Workload(kind="script", target="train.py", directory=str(script.parent), python=sys.executable)
     with studies.create_study(script.parent / ".hotlap", workload, Options()) as journal:
         found = studies.load_study(journal.directory)
@@ -64,7 +64,7 @@ def patch(*words: str, patched: Effect | None = None, asked: list[Isolation] | N
     return main(["patch", *words], engine=Engine(executor=make))
 
 
-def test_the_proof_is_isolated_as_asked(script: Path) -> None:
+def test_the_proof_is_isolated_as_requested(script: Path) -> None:
     keep(script, FUSED)
     asked: list[Isolation] = []
     assert patch("--network", "none", "--unprotected", asked=asked) == 0
@@ -88,17 +88,19 @@ def test_a_proved_patch_is_a_diff_that_git_applies(
     assert "fused=True" in script.read_text() and "torch.autocast" in script.read_text()
 
 
-def test_what_is_proved_is_not_run_again(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_proved_patch_is_not_run_again(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(script, FUSED)
     assert patch() == 0
     first = capsys.readouterr().out
     slower = Effect(compute=1.5)
-    assert patch("--no-proof") == 0  # keeps the proof for those who want it
+    assert patch("--no-proof") == 0  # the stored proof is kept
     assert "UNPROVEN" in capsys.readouterr().out
     assert patch(patched=slower) == 0
     out, err = capsys.readouterr()
     assert out == first and "proved before" in err
-    assert patch("--delta", "0.1", "--parity-steps", "50", patched=slower) == 0  # less is asked than was proved
+    assert (
+        patch("--delta", "0.1", "--parity-steps", "50", patched=slower) == 0
+    )  # fewer steps are required than were proved
     assert patch("--delta", "0.02", patched=slower) == 1
     assert patch("--parity-steps", "301", patched=slower) == 1
     assert patch("--again", patched=slower) == 1
@@ -108,7 +110,7 @@ def test_what_is_proved_is_not_run_again(script: Path, capsys: pytest.CaptureFix
     assert "autocast" in script.read_text()
 
 
-def test_what_was_proved_on_another_machine_is_proved_again(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_patch_proved_on_another_machine_is_proved_again(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(script, FUSED)
     elsewhere = Machine(processor="Another", cores=64)
     monkeypatch.setattr(Pair, "machine", lambda self: elsewhere)
@@ -118,7 +120,7 @@ def test_what_was_proved_on_another_machine_is_proved_again(script: Path, monkey
     assert patch(patched=Effect(compute=1.5)) == 0
 
 
-def test_without_a_proof_the_diff_says_so(script: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_a_diff_without_a_proof_is_marked_unproven(script: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     keep(script, FUSED)
     assert patch("--no-proof") == 0
     assert b"UNPROVEN" in capfdbinary.readouterr().out
@@ -147,7 +149,7 @@ def test_check_runs_nothing_and_changes_nothing(script: Path, capsys: pytest.Cap
     assert "changed since the study" in capsys.readouterr().err
 
 
-def test_check_gives_json_where_it_is_asked_for(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_json_on_request(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(script, FUSED)
     assert patch("--check", "--json") == 0
     assert [it["lever"] for it in json.loads(capsys.readouterr().out)["written"]] == ["fused-optimizer"]
@@ -174,14 +176,14 @@ def test_a_patch_that_differs_is_refused(
     assert "+++" not in out and script.read_text() == SOURCE
 
 
-def test_nothing_that_can_be_written(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_without_changes_that_can_be_written(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(script, PAGES)
     assert patch() == 1
     assert "GLIBC_TUNABLES" in capsys.readouterr().err
     assert patch("--check") == 1
 
 
-def test_a_later_look_at_the_script_is_no_study_to_patch_from(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_later_profile_is_not_used_for_a_patch(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(script, FUSED)
     workload = Workload(kind="script", target="train.py", directory=str(script.parent), python=sys.executable)
     with studies.create_study(script.parent / ".hotlap" / studies.PROFILES, workload, Options()):
@@ -206,7 +208,7 @@ def test_json_carries_files_and_proof(script: Path, capsys: pytest.CaptureFixtur
     assert "fused=True" in found["files"][0]["after"]
 
 
-def test_no_line_end_at_the_end(script: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_a_file_without_a_final_newline(script: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     script.write_text("import torch\n\noptimizer = torch.optim.AdamW(p)")
     keep(script, FUSED)
     assert patch("--no-proof") == 0

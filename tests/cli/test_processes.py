@@ -1,4 +1,4 @@
-"""What only a process of its own can show: the script takes over, readers that leave, and what an import costs."""
+"""Tests that need a separate process: replacing it by the script, closed pipes, the cost of imports."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def planned(work: Path) -> Path:
 
 
 @pytest.mark.parametrize("words", [["train.py"], ["-m", "train"]])
-def test_run_becomes_the_script(planned: Path, words: list[str]) -> None:
+def test_run_replaces_itself_with_the_script(planned: Path, words: list[str]) -> None:
     process = hotlap("run", *words, "--lr", "1", directory=planned)
     out, err = process.communicate("typed\n", timeout=300)
     name, file, arguments, plan, number = out.strip().split("|")
@@ -60,7 +60,7 @@ LEVER = '[hotlap]\nformat = 1\n[levers.matmul-precision]\nprecision = "high"\n'
 
 
 def run_with_a_lever(work: Path, script: str, *words: str) -> tuple[int, str, str]:
-    """``hotlap run`` of a script: its exit code and what it wrote."""
+    """Run a script with a lever by ``hotlap run``; return its exit code and output."""
     (work / "hotlap.toml").write_text(LEVER, encoding="utf-8")
     (work / "train.py").write_text(textwrap.dedent(script), encoding="utf-8")
     process = hotlap("run", *(words or ("train.py",)), directory=work)
@@ -68,7 +68,7 @@ def run_with_a_lever(work: Path, script: str, *words: str) -> tuple[int, str, st
     return process.returncode, out, err
 
 
-def test_a_library_that_looks_torch_up_first_does_not_cost_the_levers(work: Path) -> None:
+def test_levers_apply_after_a_library_looked_up_torch(work: Path) -> None:
     script = """
     import importlib.util
     assert importlib.util.find_spec("torch")
@@ -78,7 +78,7 @@ def test_a_library_that_looks_torch_up_first_does_not_cost_the_levers(work: Path
     assert run_with_a_lever(work, script) == (0, "high\n", "")
 
 
-def test_run_ends_when_torch_is_loaded_without_the_levers(work: Path) -> None:
+def test_run_fails_if_torch_is_loaded_without_the_levers(work: Path) -> None:
     (work / "torch").mkdir()
     (work / "torch" / "__init__.py").write_text("", encoding="utf-8")
     script = """
@@ -94,7 +94,7 @@ def test_run_ends_when_torch_is_loaded_without_the_levers(work: Path) -> None:
     assert err.startswith("hotlap: ") and "torch was loaded by SourceFileLoader" in err and err.count("\n") == 1
 
 
-def test_run_ends_when_hotlap_cannot_start_in_the_script(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_fails_if_hotlap_cannot_start_in_the_script(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (work / "path").mkdir()
     (work / "path" / "sitecustomize.py").write_text(
         "import os, sys\nif 'HOTLAP_PLAN' in os.environ: sys.modules['msgspec'] = None\n", encoding="utf-8"
@@ -112,7 +112,7 @@ def interpreter(work: Path, line: str) -> str:
     return str(path)
 
 
-def test_run_checks_an_interpreter_of_the_users(work: Path) -> None:
+def test_run_checks_the_users_interpreter(work: Path) -> None:
     python = interpreter(work, f'exec "{sys.executable}" -I "$@"')
     code, out, err = run_with_a_lever(work, "print('trained')", python, "train.py")
     assert (code, out) == (1, "")
@@ -120,7 +120,7 @@ def test_run_checks_an_interpreter_of_the_users(work: Path) -> None:
     assert sorted(it.name for it in work.iterdir()) == ["hotlap.toml", "python3", "train.py"]
 
 
-def test_run_uses_an_interpreter_of_the_users(work: Path) -> None:
+def test_run_uses_the_users_interpreter(work: Path) -> None:
     python = interpreter(work, f'exec "{sys.executable}" "$@"')
     script = "import torch; print(torch.get_float32_matmul_precision())"
     assert run_with_a_lever(work, script, python, "train.py") == (0, "high\n", "")
@@ -155,7 +155,7 @@ def test_the_plans_environment_is_set(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found["HOME"] == "/home/ada"
 
 
-def test_a_reader_that_leaves_gets_no_traceback(work: Path) -> None:
+def test_a_closed_pipe_causes_no_traceback(work: Path) -> None:
     with hotlap("levers", directory=work) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
@@ -163,7 +163,7 @@ def test_a_reader_that_leaves_gets_no_traceback(work: Path) -> None:
         assert process.wait(timeout=300) == 141
 
 
-def test_output_that_is_no_unicode(work: Path) -> None:
+def test_output_that_is_not_unicode(work: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "hotlap", "tune", "naïve.py"]
     done = subprocess.run(command, cwd=work, env=environment, capture_output=True, timeout=300, check=False)

@@ -26,7 +26,7 @@ from hotlap.study import create_study
 WITHOUT_JSON = {"run": "standard output belongs to the script that it becomes"}
 
 SEARCH = ("--only", "compile,huge-pages")
-# For each command a line that gives an answer without a process, and its exit code.
+# For each command, arguments that give an answer without a process, and the exit code.
 LINES: dict[str, tuple[tuple[str, ...], int]] = {
     "tune": ((*SEARCH, "train.py"), 0),
     "profile": (("train.py",), 0),
@@ -48,7 +48,7 @@ LINES: dict[str, tuple[tuple[str, ...], int]] = {
     "rule": ((), 0),
     "new": (("made", "--task", "lm"), 0),
 }
-# What a command's document is called where it is not called as the command.
+# The name of a command's document, if it differs from that of the command.
 KINDS = {
     "tune": "study",
     "profile": "study",
@@ -61,13 +61,13 @@ KINDS = {
     "rule": "rules",
 }
 PAGES = [("findings", "loader-bound"), ("levers", "loader"), ("rule", "HL201")]
-# Commands that start processes of their own, and whose own tests hold the two options.
+# Commands that start processes, whose own tests cover both options.
 ELSEWHERE = {"run", "check", "patch"}
 
 
 @pytest.fixture
 def ready(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with all that the lines name."""
+    """Make a directory with all files that the commands need."""
     (work / "study.json").write_text(study_json(fakes.FINISHED), encoding="utf-8")
     training_trace().write(work / "trace.json")
     with create_study(work / ".hotlap", fakes.WORKLOAD, Options()) as journal:
@@ -81,14 +81,14 @@ def run(command: str, *words: str) -> int:
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_every_command_declares_them(command: str) -> None:
+def test_every_command_declares_quiet_and_json(command: str) -> None:
     known = importlib.import_module(f"hotlap.cli.{command}").parser()._option_string_actions
     assert "--quiet" in known and "--debug" in known
     assert ("--json" in known) is (command not in WITHOUT_JSON), WITHOUT_JSON.get(command, "it has no --json")
 
 
-def test_every_command_is_tried_below() -> None:
-    assert set(LINES) | ELSEWHERE >= set(COMMANDS), "give the new command a line"
+def test_every_command_is_tried() -> None:
+    assert set(LINES) | ELSEWHERE >= set(COMMANDS), "add the new command to LINES"
 
 
 @pytest.mark.parametrize("command", sorted(LINES))
@@ -105,21 +105,23 @@ def test_json_is_one_document_and_nothing_else(command: str, ready: Path, capsys
 
 
 def keys(value: object) -> Iterator[str]:
-    """All names of fields in a document."""
+    """Collect all field names of a document."""
     for it in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from keys(it)
     if isinstance(value, dict):
         yield from value
 
 
-def test_the_page_about_documents_names_each_with_its_version() -> None:
+def test_the_docs_name_each_json_document_with_its_version() -> None:
     page = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `hotlap-([a-z]+)` \| (\d+) \|", page, re.MULTILINE))
     assert rows == {kind: str(version) for kind, version in VERSIONS.items()}
 
 
 @pytest.mark.parametrize("command", sorted(LINES))
-def test_quiet_leaves_standard_error_to_errors(command: str, ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_only_errors_on_standard_error(
+    command: str, ready: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words, code = LINES[command]
     assert run(command, "--quiet", *words) == code
     out, err = capsys.readouterr()
@@ -128,30 +130,30 @@ def test_quiet_leaves_standard_error_to_errors(command: str, ready: Path, capsys
 
 
 @pytest.mark.parametrize(("command", "page"), PAGES)
-def test_a_page_as_json_carries_its_text(command: str, page: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_as_json_contains_its_text(command: str, page: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(command, "--json", page) == 0
     found = json.loads(capsys.readouterr().out)
     assert page in (found["name"], found.get("code"))
     assert len(found["page"]) > 200
 
 
-def test_errors_are_said_all_the_same(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_printed_even_if_quiet(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("report", "--quiet", "nowhere") == 2
     assert "hotlap: There is no study" in capsys.readouterr().err
 
 
-def test_being_quiet_ends_with_the_command(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_applies_to_one_command_only(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("export", "--quiet", "csv", "study.json") == 0
     assert run("export", "csv", "study.json") == 0
     assert "hotlap: columns.csv describes" in capsys.readouterr().err
 
 
-def test_what_follows_the_script_quiets_nobody(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_after_the_script_belongs_to_the_script(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("tune", *SEARCH, "train.py", "--quiet") == 0
     assert "looking at the machine" in capsys.readouterr().err
 
 
-def test_run_keeps_its_remark_to_itself(
+def test_quiet_run_prints_no_warning_about_torch(
     ready: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (ready / "hotlap.toml").write_text('[hotlap]\nformat = 1\ntorch = "1.0"\n', encoding="utf-8")

@@ -21,7 +21,7 @@ from hotlap.study import PATCH, attach_to, create_study
 
 @pytest.fixture
 def study(work: Path) -> Path:
-    """The folder of a finished study, made with unusual options."""
+    """Make the folder of a finished study with unusual options."""
     options = Options(seed=7, budget_seconds=840.0, skip=("compile",), delta=0.02)
     return _study(work / ".hotlap", fakes.FINISHED, options)
 
@@ -35,7 +35,7 @@ def _study(root: Path, what: Study, options: Options) -> Path:
     return journal.directory
 
 
-def test_a_page_is_written_where_nothing_else_is_said(
+def test_the_default_page_is_hotlap_report_html(
     study: Path, work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda url: pytest.fail("no browser was asked for"))
@@ -57,14 +57,14 @@ def test_a_page_is_written_where_nothing_else_is_said(
     ],
 )
 def test_a_page_names_the_command_that_made_the_study(work: Path, folder: str, kind: StudyKind, said: str) -> None:
-    """With those of its options that the command takes."""
+    """The command has only the options that it accepts."""
     made = msgspec.structs.replace(fakes.FINISHED, kind=kind)
     directory = _study(work / ".hotlap" / folder, made, Options(seed=7, delta=0.02))
     assert main(["report", str(directory), "--html", "a.html"]) == 0
     assert f"<dd>{said}</dd>" in (work / "a.html").read_text(encoding="utf-8")
 
 
-def test_a_search_over_a_models_calls_is_named_with_its_goal(work: Path) -> None:
+def test_an_inference_search_is_named_with_its_goal(work: Path) -> None:
     options = Options(quality=0.999, objective=for_inference("latency", p99_seconds=0.02))
     made = msgspec.structs.replace(fakes.FINISHED, kind="inference", objective=options.objective)
     directory = _study(work / ".hotlap" / "infer", made, options)
@@ -82,7 +82,7 @@ def test_a_search_for_the_batch_size_is_named_with_its_options(work: Path) -> No
     assert f"<dd>{said}</dd>" in (work / "a.html").read_text(encoding="utf-8")
 
 
-def test_an_estimate_is_named_with_what_it_was_for(work: Path) -> None:
+def test_an_estimate_is_named_with_its_options(work: Path) -> None:
     choices = EstimateChoices(batch_sizes=(64, 128), device_memory_bytes=arguments.size("1.5GiB"), ranks=4)
     made = msgspec.structs.replace(fakes.FINISHED, kind="memory")
     directory = _study(work / ".hotlap" / "memory", made, Options(memory_steps=20, estimate=choices))
@@ -112,7 +112,7 @@ def test_other_files_are_left_alone(study: Path, work: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_the_browser_opens_when_it_is_asked_for(
+def test_the_browser_opens_on_request(
     answers: bool, study: Path, work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
@@ -127,7 +127,7 @@ def test_the_browser_opens_when_it_is_asked_for(
     assert ("No browser could be started" in capsys.readouterr().err) is not answers
 
 
-def test_one_shape_at_a_time(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_refuses_several_output_formats(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--html", "--json"]) == 2
     assert main(["report", "--markdown", "--open"]) == 2
     assert "--open" in capsys.readouterr().err
@@ -143,7 +143,7 @@ def test_a_profile_and_a_lab_are_named_after_their_commands(work: Path) -> None:
         assert command in (work / f"{folder}.html").read_text(encoding="utf-8")
 
 
-def test_a_patch_that_was_made_is_shown_and_until_then_how_to_make_it(study: Path, work: Path) -> None:
+def test_the_page_shows_the_patch_or_the_command_for_it(study: Path, work: Path) -> None:
     assert main(["report", "--html"]) == 0
     command = f"<code>hotlap patch .hotlap/{study.name}</code>"
     assert command in (work / "hotlap-report.html").read_text(encoding="utf-8")
@@ -156,8 +156,8 @@ def test_a_patch_that_was_made_is_shown_and_until_then_how_to_make_it(study: Pat
     assert command not in text
 
 
-def test_a_summary_alone_gives_a_page(work: Path) -> None:
-    """A study.json that was passed on, without its folder."""
+def test_a_page_can_be_made_from_the_summary_alone(work: Path) -> None:
+    """Use a study.json without its folder."""
     (work / "passed-on.json").write_bytes(msgspec.json.encode(fakes.FINISHED))
     assert main(["report", "passed-on.json", "--html", "a.html"]) == 0
     assert "3.65x faster" in (work / "a.html").read_text(encoding="utf-8")

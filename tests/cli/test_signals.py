@@ -1,4 +1,4 @@
-"""How hotlap ends when it is told to: by SIGTERM, by SIGHUP, by a terminal that is closed."""
+"""How hotlap ends on SIGTERM, on SIGHUP, and when its terminal is closed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ sys.exit(main(["tune", "train.py"], engine=Engine(executor=lambda directory, iso
 
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, int]]:
-    """Both ends of a pseudo-terminal."""
+    """Open both ends of a pseudo-terminal."""
     ours, theirs = os.openpty()
     yield ours, theirs
     for end in (ours, theirs):
@@ -53,7 +53,7 @@ def terminal() -> Iterator[tuple[int, int]]:
 
 
 def started(work: Path, stderr: int, *words: str, preexec: Callable[[], None] = dispositions.usual) -> subprocess.Popen:
-    """A search that is at work."""
+    """Start a search and wait until it runs."""
     process = subprocess.Popen(
         [sys.executable, "-c", TUNE, *words],
         cwd=work,
@@ -86,7 +86,7 @@ def read(terminal: int) -> str:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
-def test_the_study_is_saved_and_the_cursor_shown(
+def test_the_study_is_saved_and_the_cursor_restored(
     work: Path, terminal: tuple[int, int], number: signal.Signals, code: int
 ) -> None:
     process = started(work, terminal[1])
@@ -101,7 +101,7 @@ def test_the_study_is_saved_and_the_cursor_shown(
     assert load_study(study.parent).status == "interrupted"
 
 
-def test_more_signals_do_not_disturb_the_ending(work: Path, terminal: tuple[int, int]) -> None:
+def test_further_signals_do_not_disturb_the_shutdown(work: Path, terminal: tuple[int, int]) -> None:
     process = started(work, terminal[1], "slowly")
     process.send_signal(signal.SIGTERM)
     wait_for(work / "ending", process)
@@ -113,8 +113,8 @@ def test_more_signals_do_not_disturb_the_ending(work: Path, terminal: tuple[int,
     assert load_study(study.parent).status == "interrupted"
 
 
-def test_what_was_ignored_at_the_start_stays_ignored(work: Path, terminal: tuple[int, int]) -> None:
-    """A background job of a script is not ended by the Ctrl-C, nor by the closing, of its terminal."""
+def test_signals_ignored_at_the_start_stay_ignored(work: Path, terminal: tuple[int, int]) -> None:
+    """A background job is ended neither by Ctrl-C nor by closing its terminal."""
     process = started(work, terminal[1], preexec=dispositions.ignoring_interrupts)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGHUP)
@@ -125,7 +125,7 @@ def test_what_was_ignored_at_the_start_stays_ignored(work: Path, terminal: tuple
 
 
 def test_a_terminal_that_is_closed(work: Path) -> None:
-    """Nothing can be said any more; the study is saved all the same."""
+    """Save the study even if nothing can be printed any more."""
     process, ours = pty.fork()
     if process == 0:
         try:
@@ -146,7 +146,7 @@ def test_a_terminal_that_is_closed(work: Path) -> None:
     assert load_study(study.parent).status == "interrupted"
 
 
-def test_handlers_are_there_while_a_command_runs_and_no_longer(
+def test_handlers_are_installed_only_while_a_command_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = [signal.getsignal(it) for it in (signal.SIGTERM, signal.SIGHUP)]
@@ -162,7 +162,7 @@ def test_handlers_are_there_while_a_command_runs_and_no_longer(
     assert [signal.getsignal(it) for it in (signal.SIGTERM, signal.SIGHUP)] == before
 
 
-def test_a_thread_leaves_signals_alone() -> None:
+def test_commands_in_a_thread_install_no_handlers() -> None:
     seen: list[object] = []
 
     def work() -> None:
@@ -175,7 +175,7 @@ def test_a_thread_leaves_signals_alone() -> None:
     assert seen == [signal.getsignal(signal.SIGTERM)]
 
 
-def test_handlers_of_others_stay() -> None:
+def test_existing_handlers_are_kept() -> None:
     previous = signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
         with EndingSignals() as signals:
@@ -185,7 +185,7 @@ def test_handlers_of_others_stay() -> None:
         signal.signal(signal.SIGTERM, previous)
 
 
-def test_a_forked_process_ends_as_it_would_have() -> None:
+def test_a_forked_process_keeps_the_default_handling() -> None:
     with EndingSignals():
         process = os.fork()
         if process == 0:

@@ -1,4 +1,4 @@
-"""The command line with the search itself, on trials by arithmetic."""
+"""The command line with the real search, on simulated trials."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def engine(executor: FakeExecutor) -> Engine:
     return Engine(executor=make)
 
 
-def test_what_is_faster_is_kept(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_faster_levers_are_kept(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*QUICK, "train.py"], engine=engine(FakeExecutor())) == 0
     out = capsys.readouterr().out
     headline = re.search(r"^([\d.]+)x faster \(95 % interval ([\d.]+) to ([\d.]+)\)", out, re.MULTILINE)
@@ -91,7 +91,7 @@ def test_a_budget_too_small_for_one_comparison(work: Path, capsys: pytest.Captur
 
 
 def test_profile(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The fake executor brings no evidence: what then is said rests on the time account and the ceilings."""
+    """The fake executor gives no evidence: the report is based on the time account and the ceilings."""
     assert main(["profile", "--json", "--quiet", "train.py"], engine=engine(FakeExecutor())) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["status"], found["profiled_steps"]) == ("profile", "finished", 0)

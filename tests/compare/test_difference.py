@@ -1,4 +1,4 @@
-"""What is called slower, and what is not; where a change lies; which findings and facts came and went."""
+"""What is called slower, and what is not; where a change is; which findings and facts appeared and disappeared."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_a_trace_is_compared_with_a_study_by_profiled_steps() -> None:
     known = side_of_study("a", study((0.1,) * 40, device=gpu), [breakdown([120, 121, 119, 120])])
     found = difference(known, traces(breakdown([121, 120, 120, 119])))
     assert found.verdict == "no-clear-change"
-    assert found.step.before_seconds == pytest.approx(0.12), "the profiled step, not the untouched one"
+    assert found.step.before_seconds == pytest.approx(0.12), "the profiled step, not the unmodified one"
 
 
 def test_a_trace_is_not_compared_with_a_study_that_has_none() -> None:
@@ -272,7 +272,7 @@ def test_findings_without_evidence_on_one_side_come_with_a_warning() -> None:
     assert any(it.startswith("No evidence was collected for a") for it in found.warnings)
 
 
-def test_facts_that_differ_are_told_and_versions_warn() -> None:
+def test_facts_that_differ_are_reported_and_versions_warn() -> None:
     before = study(torch="2.12.0", command=("--epochs", "1"))
     after = study(torch="2.13.0", command=("--epochs", "2"), environment=(("OMP_NUM_THREADS", "4"),))
     found = difference(side_of_study("a", before), side_of_study("b", after))

@@ -57,7 +57,7 @@ def test_several_traces_of_one_rank_are_further_steps() -> None:
     assert side.step_seconds == pytest.approx((0.1, 0.1, 0.12))
 
 
-def test_without_marks_a_whole_trace_stands_for_a_step() -> None:
+def test_without_marks_a_whole_trace_counts_as_a_step() -> None:
     side = side_of_traces("a", [breakdown([100, 100], compute_ms=50, marks_steps=False)])
     assert not side.marks_steps
     assert side.seconds == pytest.approx(0.2)
@@ -71,7 +71,7 @@ def test_a_kernel_table_says_what_it_may_lack() -> None:
     assert account(cut, "kernels").unknown_below_seconds == pytest.approx(0.001)
 
 
-def test_without_a_device_the_host_and_its_operators_are_told() -> None:
+def test_without_a_device_the_host_and_its_operators_are_reported() -> None:
     bare = msgspec.structs.replace(breakdown([10, 10]), devices=())
     operators = (
         OperatorRow(name="aten::mm", shapes=((2, 2),), calls=4, host_nanoseconds=6_000_000),
@@ -89,7 +89,7 @@ def test_without_a_device_the_host_and_its_operators_are_told() -> None:
     assert product.seconds == pytest.approx(0.004)
 
 
-def test_without_a_device_the_steps_tell_the_loader_from_the_rest() -> None:
+def test_without_a_device_the_steps_separate_the_loader_from_the_rest() -> None:
     bare = msgspec.structs.replace(
         breakdown([10, 10]),
         devices=(),

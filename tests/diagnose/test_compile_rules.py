@@ -1,4 +1,4 @@
-"""The rules about torch.compile: at their thresholds, and on what torch itself reports."""
+"""The rules about torch.compile: at their thresholds, and on reports of torch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def at(line: int, reason: str = "Unsupported", *, count: int = 1, file: str = NE
 
 
 def reported(rule: str, *places: GraphBreak) -> CompileReport:
-    """A report with these places where the rule reads them."""
+    """Make a report with these places in the field that the rule reads."""
     field = {"graph-breaks": "graph_breaks", "silent-fallback": "fallbacks", "recompiles": "recompiles"}[rule]
     return msgspec.structs.replace(CompileReport(seconds=9.0, graphs=3), **{field: places})
 
@@ -58,7 +58,7 @@ def reported(rule: str, *places: GraphBreak) -> CompileReport:
 
 
 @pytest.mark.parametrize("rule", ["graph-breaks", "silent-fallback"])
-def test_each_place_is_a_finding_and_the_frequent_ones_come_first(rule: str) -> None:
+def test_each_place_is_a_finding_most_frequent_first(rule: str) -> None:
     places = tuple(at(line, count=line) for line in range(1, 8))
     findings = found(rule, compiled_with(reported(rule, *places)))
     assert [it.site.line for it in findings if it.site] == [7, 6, 5, 4, 3]
@@ -70,7 +70,7 @@ def test_each_place_is_a_finding_and_the_frequent_ones_come_first(rule: str) -> 
     "file",
     ["", "<string>", "/usr/lib/python3/dist-packages/a.py", "/v/lib/python3.11/site-packages/transformers/models/b.py"],
 )
-def test_a_line_that_is_not_the_users_is_no_site(rule: str, file: str) -> None:
+def test_library_lines_are_not_shown_as_places(rule: str, file: str) -> None:
     place = at(3, file=file)
     assert one(rule, compiled_with(reported(rule, place))).site is None
 
@@ -80,8 +80,8 @@ def test_a_line_that_is_not_the_users_is_no_site(rule: str, file: str) -> None:
     "file",
     [str(Path(hotlap.__file__).parent / "runtime" / "roots.py"), "/v/site-packages/torch/_dynamo/external_utils.py"],
 )
-def test_a_wrapper_stands_for_the_models_call(rule: str, file: str) -> None:
-    """torch compiles what is called: its own function around a model's, or ours while a script is watched."""
+def test_wrappers_count_as_the_models_call(rule: str, file: str) -> None:
+    """Count torch's own wrappers of the model, and those of hotlap while it observes a script."""
     place = at(75, count=4, file=file)
     report = reported(rule, place)
     call = CallSite(role="model", file="/home/someone/train.py", line=31)
@@ -92,7 +92,7 @@ def test_a_wrapper_stands_for_the_models_call(rule: str, file: str) -> None:
     assert "the compiled model's call" in finding.title and ".py" not in finding.title
 
 
-def test_torchs_words_are_cut_and_stripped_of_control_characters() -> None:
+def test_messages_of_torch_are_shortened_and_cleaned() -> None:
     hostile = "Unsupported\x1b[31m:\n a call \t to " + "x" * 10_000
     text = shortened(hostile)
     assert text.isprintable() and len(text) <= 160 and text.endswith("...")
@@ -132,7 +132,7 @@ def test_the_remedy_of_a_break_follows_its_reason(reason: str, remedy: str) -> N
         ("Unsupported context manager", "torch.compile gave up, and code runs uncompiled (4 times).", "smaller part"),
     ],
 )
-def test_what_was_given_up_is_told_apart(reason: str, title: str, remedy: str) -> None:
+def test_kinds_of_silent_fallback_are_distinguished(reason: str, title: str, remedy: str) -> None:
     finding = one("silent-fallback", compiled_with(CompileReport(fallbacks=(GraphBreak(reason=reason, count=4),))))
     assert finding.title == title
     assert remedy in finding.remedy
@@ -166,7 +166,7 @@ def test_each_function_counts_for_itself() -> None:
         ("self.count == 3", "in a tensor"),
     ],
 )
-def test_sizes_and_numbers_have_remedies_of_their_own(reason: str, remedy: str) -> None:
+def test_changing_sizes_and_numbers_have_their_own_remedies(reason: str, remedy: str) -> None:
     report = CompileReport(seconds=9.0, graphs=4, recompiles=(at(12, reason, count=4),))
     assert remedy in one("recompiles", compiled_with(report)).remedy
 
@@ -177,7 +177,7 @@ def test_sizes_and_numbers_have_remedies_of_their_own(reason: str, remedy: str) 
 
 
 def trained_on(batches: int, seconds: float, *, backwards: float = 1.0, loaders: int = 1) -> Profile:
-    """A compiled script with steps of a tenth of a second."""
+    """Make a profile of a compiled script with steps of 0.1 s."""
     profile = compiled_with(CompileReport(seconds=seconds, graphs=1))
     found = tuple(LoaderFacts(dataset="Digits", length=batches // (it + 1)) for it in range(loaders))
     facts = msgspec.structs.replace(profile.facts, loaders=found, backwards_per_step=backwards)
@@ -188,7 +188,7 @@ def trained_on(batches: int, seconds: float, *, backwards: float = 1.0, loaders:
     ("batches", "seconds", "fires"),
     [(10, 10.1, True), (10, 9.9, False), (1, 5.1, True), (1, 4.9, False), (0, 99.9, False), (0, 100.1, True)],
 )
-def test_ten_passes_or_a_thousand_steps_and_five_seconds_are_much(batches: int, seconds: float, fires: bool) -> None:
+def test_compile_cost_is_reported_from_its_thresholds_on(batches: int, seconds: float, fires: bool) -> None:
     assert bool(found("compile-never-pays", trained_on(batches, seconds))) is fires
 
 
@@ -199,12 +199,12 @@ def test_accumulated_batches_make_fewer_steps() -> None:
     assert "a pass has 10 of them" in finding.evidence[0]
 
 
-def test_the_longest_loader_is_the_one_that_trains() -> None:
+def test_the_longest_loader_is_the_training_loader() -> None:
     assert not found("compile-never-pays", trained_on(100, 60.0, loaders=3))
 
 
 def uncompiled_model(profile: Profile) -> Profile:
-    """What was compiled, if anything, was a function."""
+    """Return the profile without a compiled model; only a function may be compiled."""
     model = msgspec.structs.replace(profile.facts.models[0], compiled=False)
     return msgspec.structs.replace(profile, facts=msgspec.structs.replace(profile.facts, models=(model,)))
 
@@ -214,7 +214,7 @@ def test_a_script_that_compiles_nothing_is_left_alone() -> None:
     assert not found("compile-never-pays", profile)
 
 
-def test_the_line_that_asks_for_compiling_is_named() -> None:
+def test_the_line_that_compiles_is_named() -> None:
     call = CallSite(role="model", file="/home/me/train.py", line=20)
     asked = CallSite(role="compile", file="/home/me/train.py", line=8)
     for sites, named in (((call, asked), asked), ((call,), call), ((), None)):
@@ -223,17 +223,17 @@ def test_the_line_that_asks_for_compiling_is_named() -> None:
         assert one("compile-never-pays", msgspec.structs.replace(profile, facts=facts)).site == named
 
 
-def test_a_compiled_function_has_its_price_as_well() -> None:
+def test_compiling_a_function_has_a_cost_too() -> None:
     assert found("compile-never-pays", uncompiled_model(trained_on(10, 100.0)))
 
 
 def whole_run(seconds: float, run_seconds: float, steps: int = 240, batches: int = 0) -> Profile:
-    """A compiled script with steps of a tenth of a second that came to its own end."""
+    """Make a profile of a compiled script with steps of 0.1 s that ran to its end."""
     profile = trained_on(batches, seconds)
     return msgspec.structs.replace(profile, run_seconds=run_seconds, steps=Steps(wall_seconds=(0.1,) * steps))
 
 
-def test_compiling_is_held_against_the_run_where_no_loader_tells_a_pass() -> None:
+def test_compiling_is_compared_with_the_run_without_a_loader() -> None:
     finding = one("compile-never-pays", whole_run(24.5, 26.0, steps=15))
     assert finding.title == "Compiling took 24.5 s of the 26.0 s that the script ran (94 %)."
     assert "only if a step without it takes more than 1.73 s." in finding.evidence[1]
@@ -242,17 +242,17 @@ def test_compiling_is_held_against_the_run_where_no_loader_tells_a_pass() -> Non
 
 
 @pytest.mark.parametrize(("seconds", "fires"), [(20.1, True), (19.9, False), (4.9, False)])
-def test_a_fifth_of_the_run_is_much(seconds: float, fires: bool) -> None:
+def test_compiling_for_a_fifth_of_the_run_is_reported(seconds: float, fires: bool) -> None:
     run_seconds = 20.0 if seconds < 5 else 100.0
     assert bool(found("compile-never-pays", whole_run(seconds, run_seconds))) is fires
 
 
-def test_of_a_whole_run_the_passes_do_not_count() -> None:
-    """A hundred passes over a single batch, but the run is long."""
+def test_for_a_whole_run_passes_over_the_data_do_not_count() -> None:
+    """Make a hundred passes over a single batch in a long run."""
     assert not found("compile-never-pays", whole_run(10.0, 100.0, batches=1))
 
 
-def test_without_any_length_the_price_is_told_in_steps() -> None:
+def test_without_a_run_length_the_cost_is_in_steps() -> None:
     finding = one("compile-never-pays", trained_on(0, 245.0))
     assert finding.title == "Compiling took 245 s, as long as 2,450 compiled steps."
 
@@ -261,7 +261,7 @@ def tried(low: float, high: float, *, seconds: float, batches: int, kept: bool =
     speed = SpeedComparison(
         speedup=Estimate(value=(low + high) / 2, low=low, high=high, unit="x"),
         verdict="faster",
-        sets=5,
+        replicates=5,
         rounds=15,
         confidence=0.95,
         noise_floor=0.01,
@@ -277,20 +277,20 @@ def tried(low: float, high: float, *, seconds: float, batches: int, kept: bool =
     )
 
 
-def test_a_measured_gain_says_after_how_many_steps_it_pays() -> None:
-    """At 1.25 times the speed a step of 100 ms gains 20 ms, so 40 s are won back after 2000 steps."""
+def test_a_measured_gain_gives_the_steps_to_break_even() -> None:
+    """At 1.25x a step of 100 ms saves 20 ms, so 40 s are recovered after 2000 steps."""
     finding = one("compile-never-pays", tried(1.15, 1.25, seconds=40.0, batches=100))
     assert finding.title == "Compiling pays off after 2,000 steps at the earliest, 20 passes."
     assert "became 1.20 times as fast (95 % interval 1.15 to 1.25)" in finding.evidence[0]
 
 
 @pytest.mark.parametrize(("batches", "fires"), [(199, True), (201, False)])
-def test_what_pays_within_ten_passes_is_fine(batches: int, fires: bool) -> None:
+def test_compiling_that_pays_within_ten_passes_is_silent(batches: int, fires: bool) -> None:
     assert bool(found("compile-never-pays", tried(1.15, 1.25, seconds=40.0, batches=batches))) is fires
 
 
 @pytest.mark.parametrize(("run_steps", "fires"), [(1999, True), (2001, False)])
-def test_a_measured_gain_is_held_against_the_steps_of_a_whole_run(run_steps: int, fires: bool) -> None:
+def test_a_measured_gain_is_compared_with_the_whole_run(run_steps: int, fires: bool) -> None:
     profile = msgspec.structs.replace(
         tried(1.15, 1.25, seconds=40.0, batches=0),
         run_seconds=0.1 * run_steps,
@@ -302,6 +302,6 @@ def test_a_measured_gain_is_held_against_the_steps_of_a_whole_run(run_steps: int
         assert findings[0].title.endswith("after 2,000 steps at the earliest, the script takes 1,999.")
 
 
-def test_a_gain_that_was_not_kept_is_no_ground() -> None:
+def test_a_gain_that_was_not_kept_is_ignored() -> None:
     assert not found("compile-never-pays", tried(1.15, 1.25, seconds=40.0, batches=10, kept=False))
     assert not found("compile-never-pays", tried(0.9, 1.0, seconds=40.0, batches=10))

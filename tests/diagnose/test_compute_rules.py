@@ -1,4 +1,4 @@
-"""The rules about what computes: their arithmetic, and what they do at their thresholds."""
+"""The rules about computation: their arithmetic and their thresholds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hotlap.records import AttentionRate, CallSite, ModelFacts, OptimizerFacts
 from hotlap.traces.records import CopyRow, IdleCause, OperatorRow
 
 # ---------------------------------------------------------------------------------------------
-# What operators are, and what they take
+# Kinds of operators, and their time
 # ---------------------------------------------------------------------------------------------
 
 
@@ -51,7 +51,7 @@ from hotlap.traces.records import CopyRow, IdleCause, OperatorRow
         ("library::mm", set()),
     ],
 )
-def test_operators_are_told_apart_by_their_names(name: str, kinds: set[str]) -> None:
+def test_operators_are_distinguished_by_their_names(name: str, kinds: set[str]) -> None:
     row = OperatorRow(name=name)
     of_kind = {
         it for it in ("product", "convolution", "attention", "recurrent") if getattr(operators_of, f"is_{it}")(row)
@@ -77,13 +77,13 @@ def test_a_dtype_is_what_all_floating_inputs_have(types: tuple[str, ...], dtype:
     assert operators_of.dtype_of(OperatorRow(name="aten::mm", types=types)) == dtype
 
 
-def test_on_a_cpu_time_is_held_against_the_profiled_step() -> None:
+def test_on_a_cpu_shares_are_of_the_profiled_step() -> None:
     row = operator("aten::mm", 30)
     slowed_down = profiled(run_on(CPU, row), steps=STEPS, seconds=STEPS * 0.2)
     assert operators_of.share_of(slowed_down, [row]) == pytest.approx(0.15)
 
 
-def test_on_an_accelerator_kernels_are_held_against_the_untouched_step() -> None:
+def test_on_an_accelerator_shares_are_of_the_unmodified_step() -> None:
     row = operator("aten::mm", 30)
     slowed_down = profiled(run_on(GPU, row), steps=STEPS, seconds=STEPS * 0.2)
     assert operators_of.share_of(slowed_down, [row]) == pytest.approx(0.30)
@@ -97,14 +97,14 @@ def test_without_profiled_steps_there_is_no_share() -> None:
     assert operators_of.share_of(msgspec.structs.replace(unknown, account=Profile().account), [row]) == 0.0
 
 
-def test_a_trace_says_how_busy_the_device_is_and_operators_where_there_is_none() -> None:
+def test_the_busy_share_comes_from_a_trace_or_from_operators() -> None:
     row = operator("aten::mm", 30)
     assert operators_of.device_busy_share(run_on(GPU, row)) == pytest.approx(0.30)
     assert operators_of.device_busy_share(with_kernels(run_on(GPU, row), {"gemm": 70})) == pytest.approx(0.70)
 
 
 @pytest.mark.parametrize(("milliseconds", "matter"), [(50, True), (49, False)])
-def test_kernels_matter_where_the_device_is_busy_for_half_of_the_step(milliseconds: float, matter: bool) -> None:
+def test_kernels_matter_if_the_device_is_busy_half_of_the_step(milliseconds: float, matter: bool) -> None:
     assert operators_of.kernels_matter(run_on(GPU, operator("aten::mm", milliseconds))) is matter
     assert operators_of.kernels_matter(run_on(CPU, operator("aten::mm", milliseconds))) is True
 
@@ -121,11 +121,11 @@ def test_kernels_matter_where_the_device_is_busy_for_half_of_the_step(millisecon
         ("train.py(many): f", None),
     ],
 )
-def test_places_become_lines(place: str, site: CallSite | None) -> None:
+def test_places_are_shown_as_lines(place: str, site: CallSite | None) -> None:
     assert operators_of.site_of(OperatorRow(name="aten::mm", place=place)) == site
 
 
-def test_many_shapes_and_long_names_are_cut() -> None:
+def test_many_shapes_and_long_names_are_shortened() -> None:
     row = operator("aten::cat", 1, [(1024, 1024)] * 50)
     assert operators_of.in_words(row) == "aten::cat [1024x1024, 1024x1024, 1024x1024]"
     assert len(operators_of.in_words(operator("x" * 5000, 1))) <= 80
@@ -137,7 +137,7 @@ def test_many_shapes_and_long_names_are_cut() -> None:
 
 
 @pytest.mark.parametrize(("milliseconds", "fires"), [(40, False), (41, True)])
-def test_an_operator_dominates_above_two_fifths(milliseconds: float, fires: bool) -> None:
+def test_an_operator_dominates_above_40_percent(milliseconds: float, fires: bool) -> None:
     rest = operator("aten::mm", 100 - milliseconds)
     profile = run_on(CPU, operator("aten::sort", milliseconds, [(1000, 1000)]), rest)
     assert bool(found("dominant-operator", profile)) is fires
@@ -148,7 +148,7 @@ def test_it_must_take_a_part_of_the_step_as_well(milliseconds: float, fires: boo
     assert bool(found("dominant-operator", run_on(CPU, operator("aten::sort", milliseconds)))) is fires
 
 
-def test_calls_with_the_same_shapes_count_together_wherever_they_are() -> None:
+def test_calls_with_the_same_shapes_count_together() -> None:
     here = operator("aten::cat", 30, [(64, 64)], place="net.py(3): forward")
     there = operator("aten::cat", 20, [(64, 64)], place="net.py(9): forward")
     other_shape = operator("aten::cat", 20, [(8, 8)])
@@ -159,7 +159,7 @@ def test_calls_with_the_same_shapes_count_together_wherever_they_are() -> None:
     assert not found("dominant-operator", run_on(CPU, here, other_shape, rest))
 
 
-def test_the_line_is_where_the_trace_says_or_the_models_call() -> None:
+def test_the_line_is_from_the_trace_or_the_models_call() -> None:
     placed = operator("aten::sort", 60, [(64, 64)], place="net.py(12): forward")
     at_module = operator("aten::sort", 60, [(64, 64)], place="train.py(1): <module>")
     found_there = one("dominant-operator", run_on(CPU, placed, sites=(SITE,))).site
@@ -168,7 +168,7 @@ def test_the_line_is_where_the_trace_says_or_the_models_call() -> None:
 
 
 def met(line: int, native: str = "", *, function: str = "forward", samples: int = 40, called: str = "") -> SampledLine:
-    """A line of net.py in which the host was met."""
+    """Make a sampled line of net.py."""
     site = CallSite(role="call", file="/home/ada/net.py", line=line, function=function)
     return SampledLine(phase="forward", samples=samples, seconds=samples / 100, native=native, called=called, site=site)
 
@@ -187,15 +187,15 @@ def met(line: int, native: str = "", *, function: str = "forward", samples: int 
         ("aten::sort", [met(14, "operator")], 12),
     ],
 )
-def test_the_line_that_was_met_in_the_operator_is_named(name: str, lines: list[SampledLine], line: int) -> None:
-    """The trace knows that the function begins in line 12."""
+def test_the_sampled_line_of_the_operator_is_named(name: str, lines: list[SampledLine], line: int) -> None:
+    """Name the sampled line, not line 12, where the trace says that the function begins."""
     run = run_on(CPU, operator(name, 60, [(64, 4096)], place="net.py(12): forward"))
     evidence = msgspec.structs.replace(run.evidence, sampled=LineSamples(samples=200, lines=tuple(lines)))
     site = one("dominant-operator", msgspec.structs.replace(run, evidence=evidence)).site
     assert site is not None and site.line == line
 
 
-def test_a_loop_is_told_from_one_large_call() -> None:
+def test_a_loop_is_distinguished_from_one_large_call() -> None:
     large = one("dominant-operator", run_on(CPU, operator("aten::add", 50, [(4096, 4096)])))
     loop = one("dominant-operator", run_on(CPU, operator("aten::add", 9, [(4,)], calls=100)))
     few = one("dominant-operator", run_on(CPU, operator("aten::add", 9, [(4,)], calls=99)))
@@ -205,19 +205,19 @@ def test_a_loop_is_told_from_one_large_call() -> None:
 
 
 @pytest.mark.parametrize("name", ["aten::embedding_dense_backward", "aten::fill_", "aten::zero_"])
-def test_what_has_an_advice_of_its_own_names_no_lever(name: str) -> None:
-    """On a CPU the gradient of an embedding spends its time in filling the table with zeros."""
+def test_operators_with_specific_advice_name_no_lever(name: str) -> None:
+    """Advise ``sparse=True``: on a CPU an embedding's gradient mostly fills the table with zeros."""
     finding = one("dominant-operator", run_on(CPU, operator(name, 60)))
     assert "sparse=True" in finding.remedy and finding.levers == ()
 
 
-def test_levers_that_cannot_be_tried_there_are_not_named() -> None:
+def test_levers_that_do_not_apply_are_not_named() -> None:
     on_gpu = one("dominant-operator", run_on(GPU, operator("aten::exp", 60)))
     assert "huge-pages" not in on_gpu.levers and "compile" in on_gpu.levers
 
 
 @pytest.mark.parametrize(("direction", "fires"), [("HtoD", False), ("DtoD", True)])
-def test_copies_of_batches_are_for_the_rules_about_data(direction: str, fires: bool) -> None:
+def test_copies_of_batches_are_left_to_the_rules_about_data(direction: str, fires: bool) -> None:
     copies = CopyRow(direction=direction, memory="pageable", copies=10, nanoseconds=300_000_000, bytes=1 << 30)
     idle = IdleCause(cause="unknown", nanoseconds=1_000, gaps=1, longest_nanoseconds=1_000)
     profile = run_on(GPU, operator("aten::copy_", 60, [(64, 3, 224, 224)]))
@@ -275,14 +275,14 @@ def adam(parameters: int, kind: str = "Adam") -> OptimizerFacts:
     return OptimizerFacts(kind=kind, parameters=parameters, learning_rate=1e-3, supports_fused=True)
 
 
-def test_memory_is_a_floor_that_no_form_passes() -> None:
+def test_memory_bandwidth_bounds_the_optimizers_saving() -> None:
     """28 bytes for each of 50 million parameters, at 50 GB/s."""
     finding = one("unfused-optimizer", with_optimizer(run_on(CPU, optimizers=(adam(50_000_000),)), 0.05))
     assert finding.share.value == pytest.approx(0.50 - 28 * 50e6 / 5.0e10 / 0.1)
     assert "Memory alone needs 28 % of the step for it." in finding.evidence
 
 
-def test_parameters_that_fit_into_a_cache_have_no_floor() -> None:
+def test_parameters_that_fit_into_a_cache_are_not_bounded() -> None:
     just_below = (256 << 20) // 28
     assert one("unfused-optimizer", with_optimizer(run_on(CPU, optimizers=(adam(just_below),)), 0.05)).share.value == (
         pytest.approx(0.50)
@@ -296,7 +296,7 @@ def test_an_optimizer_must_take_two_percent_of_the_step(seconds: float, fires: b
     assert bool(found("unfused-optimizer", with_optimizer(run_on(CPU, optimizers=(adam(1000),)), seconds))) is fires
 
 
-def test_of_two_optimizers_the_one_that_was_left_open_is_named() -> None:
+def test_of_two_optimizers_the_unconfigured_one_is_named() -> None:
     fused = msgspec.structs.replace(adam(1000, "SGD"), fused=True)
     profile = with_optimizer(run_on(GPU, optimizers=(fused, adam(1000))), 0.05)
     finding = one("unfused-optimizer", profile)
@@ -305,7 +305,7 @@ def test_of_two_optimizers_the_one_that_was_left_open_is_named() -> None:
     assert "50 parameter tensors" in finding.evidence[1]
 
 
-def test_a_device_without_fused_kernels_is_left_alone() -> None:
+def test_a_device_without_fused_kernels_is_silent() -> None:
     run = with_optimizer(run_on(CPU, optimizers=(adam(1000),)), 0.05)
     facts = msgspec.structs.replace(run.facts, device="meta")
     assert not found("unfused-optimizer", msgspec.structs.replace(run, facts=facts))
@@ -328,8 +328,8 @@ EAGER = (
 )
 
 
-def test_everything_that_touches_the_scores_counts() -> None:
-    """Scores between 96 and 128 tokens; the gradients' products see them transposed."""
+def test_all_operators_on_the_scores_count() -> None:
+    """Use scores of 96 by 128 tokens, which the products of gradients see transposed."""
     other = (operator("aten::bmm", 30, [(8, 64, 32), (8, 32, 64)]), operator("aten::mul", 20, [(2, 96, 512)]))
     finding = one("eager-attention", run_on(CPU, *EAGER, *other))
     assert finding.share.value == pytest.approx(0.23)
@@ -339,14 +339,14 @@ def test_everything_that_touches_the_scores_counts() -> None:
 
 
 @pytest.mark.parametrize("without", [0, 2], ids=["nothing makes scores", "nothing uses scores"])
-def test_a_softmax_without_both_products_is_no_attention(without: int) -> None:
+def test_a_softmax_without_both_products_is_not_attention(without: int) -> None:
     forward = [EAGER[0], EAGER[1], EAGER[2]]
     assert found("eager-attention", run_on(CPU, *forward))
     del forward[without]
     assert not found("eager-attention", run_on(CPU, *forward))
 
 
-def test_products_of_another_batch_are_none_of_it() -> None:
+def test_products_of_another_batch_do_not_count() -> None:
     other_heads = operator("aten::bmm", 3, [(16, 96, 32), (16, 32, 128)])
     assert not found("eager-attention", run_on(CPU, other_heads, EAGER[1], EAGER[2]))
 
@@ -358,14 +358,14 @@ def test_the_line_is_that_of_the_forward_softmax() -> None:
     assert finding.site is not None and finding.site.line == 40
 
 
-def test_a_product_that_adds_a_bias_makes_scores_as_well() -> None:
+def test_a_product_that_adds_a_bias_makes_scores_too() -> None:
     with_bias = operator("aten::baddbmm", 3, [FLAT, QUERY, KEY])
     finding = one("eager-attention", run_on(CPU, with_bias, EAGER[1], EAGER[2]))
     assert finding.share.value == pytest.approx(0.10)
 
 
-def test_memory_provided_for_scores_in_every_step_counts_besides() -> None:
-    """A fused operator needs no scores: what it saves by the rates, which need no new memory, comes to that."""
+def test_memory_allocated_for_scores_counts_too() -> None:
+    """A fused operator allocates no scores; the measured rates include no allocation."""
     rates = tuple(
         AttentionRate(key="cpu:float32", tokens=it, head_width=32, eager_seconds=0.010, fused_seconds=0.008)
         for it in (64, 256)
@@ -374,7 +374,7 @@ def test_memory_provided_for_scores_in_every_step_counts_besides() -> None:
     ceilings = msgspec.structs.replace(CPU.ceilings, attention=rates, fresh_memory_seconds_per_byte=seconds_per_byte)
     run = run_on(msgspec.structs.replace(CPU, ceilings=ceilings), *EAGER)
     alone = one("eager-attention", run)
-    assert alone.share.value == pytest.approx(0.02 + 0.21 * 0.2), "a fused operator does the mask on the way"
+    assert alone.share.value == pytest.approx(0.02 + 0.21 * 0.2), "a fused operator applies the mask itself"
     written = sum(it.calls for it in EAGER) / STEPS * math.prod(SCORES) * 4
     for fresh_bytes, counted in ((1.2e5, 1.2e5), (1e9, written)):
         finding = one("eager-attention", msgspec.structs.replace(run, fresh_bytes_per_step=fresh_bytes))
@@ -384,8 +384,8 @@ def test_memory_provided_for_scores_in_every_step_counts_besides() -> None:
 
 
 @pytest.mark.parametrize(("threads", "saved"), [(1, 0.5), (2, 0.3), (16, 0.3), (0, 0.3)])
-def test_rates_are_those_of_the_scripts_threads(threads: int, saved: float) -> None:
-    """One thread, or as many as multiply fastest: what the number of threads makes of both was measured."""
+def test_rates_are_for_the_scripts_thread_count(threads: int, saved: float) -> None:
+    """Use the rates of one thread or of the fastest thread count, as both were measured."""
     rates = tuple(
         AttentionRate(
             key="cpu:float32", tokens=it, head_width=32, eager_seconds=0.01, fused_seconds=fused, threads=count
@@ -399,13 +399,13 @@ def test_rates_are_those_of_the_scripts_threads(threads: int, saved: float) -> N
 
 
 @pytest.mark.parametrize(("milliseconds", "fires"), [(5.01, True), (4.99, False)])
-def test_attention_must_be_worth_a_look(milliseconds: float, fires: bool) -> None:
+def test_attention_below_its_threshold_is_silent(milliseconds: float, fires: bool) -> None:
     rows = [operator(it.name, milliseconds / 3, it.shapes) for it in EAGER[:3]]
     assert bool(found("eager-attention", run_on(CPU, *rows))) is fires
 
 
 @pytest.mark.parametrize(("attention", "remedy"), [("eager", "attn_implementation"), ("sdpa", "scaled_dot_product")])
-def test_a_hugging_face_model_is_told_of_its_own_switch(attention: str, remedy: str) -> None:
+def test_a_hugging_face_model_gets_advice_on_its_own_option(attention: str, remedy: str) -> None:
     model = ModelFacts(kind="Bert", parameters=1, transformers_model=True, attention=attention)
     finding = one("eager-attention", run_on(CPU, *EAGER, model=model))
     assert remedy in finding.remedy
@@ -417,7 +417,7 @@ def test_a_hugging_face_model_is_told_of_its_own_switch(attention: str, remedy: 
 # ---------------------------------------------------------------------------------------------
 
 
-def test_biases_are_one_for_each_output_channel() -> None:
+def test_convolutions_have_one_bias_per_output_channel() -> None:
     plain = LayerUse(kind="Conv2d", name="a", weight_shape=(32, 16, 3, 3), bias=True, normalised_after=True, count=3)
     turned = LayerUse(kind="ConvTranspose2d", name="b", weight_shape=(64, 8, 2, 2), bias=True, normalised_after=True)
     finding = one("bias-before-norm", Profile(evidence=RunEvidence(layers=(turned, plain))))
@@ -428,7 +428,7 @@ def test_biases_are_one_for_each_output_channel() -> None:
 
 
 @pytest.mark.parametrize(("milliseconds", "fires"), [(5.01, True), (4.99, False)])
-def test_convolutions_must_take_their_part(milliseconds: float, fires: bool) -> None:
+def test_convolutions_below_their_threshold_are_silent(milliseconds: float, fires: bool) -> None:
     model = ModelFacts(kind="Net", parameters=1, convolutions=1, device="cuda", input_shapes=((8, 3, 32, 32),))
     run = run_on(GPU, operator("aten::cudnn_convolution", milliseconds), BUSY, model=model)
     assert bool(found("cudnn-benchmark-off", run)) is fires
@@ -444,15 +444,15 @@ def test_convolutions_must_take_their_part(milliseconds: float, fires: bool) -> 
         ((), False),
     ],
 )
-def test_only_what_convolutions_take_must_keep_its_shape(shapes: tuple[tuple[int, ...], ...], fires: bool) -> None:
+def test_only_inputs_of_convolutions_must_keep_their_shape(shapes: tuple[tuple[int, ...], ...], fires: bool) -> None:
     model = ModelFacts(kind="Net", parameters=1, convolutions=1, device="cuda", input_shapes=shapes)
     run = run_on(GPU, operator("aten::cudnn_convolution", 30), BUSY, model=model)
     assert bool(found("cudnn-benchmark-off", run)) is fires
 
 
 @pytest.mark.parametrize("rule", ["eager-attention", "layout-conversions", "slow-matmul-precision", "unaligned-sizes"])
-def test_no_bound_is_larger_than_what_forward_and_backward_take(rule: str) -> None:
-    """Operators are counted over the whole step: those of an optimizer or of a loader are among them."""
+def test_no_bound_exceeds_the_time_of_forward_and_backward(rule: str) -> None:
+    """Operators are counted over the whole step, including those of the optimizer and the loader."""
     for profile in all_rules()[rule].fires.values():
         account = profile.account.with_seconds(("forward", 0.03), ("backward", 0.03), ("other", 0.04))
         for finding in found(rule, msgspec.structs.replace(profile, account=account)):
@@ -461,7 +461,7 @@ def test_no_bound_is_larger_than_what_forward_and_backward_take(rule: str) -> No
 
 
 def test_one_slow_call_makes_no_operator_dominant() -> None:
-    """The other calls together took a tenth of that."""
+    """Make one call ten times as slow as the other calls together."""
     relu = operator("aten::relu", 10, [(256, 512)], calls=4)
     others = (operator("aten::mm", 4, [(256, 512), (512, 512)]), operator("aten::exp", 4, [(9, 9)]))
     assert found("dominant-operator", run_on(CPU, relu, *others))

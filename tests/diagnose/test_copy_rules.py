@@ -1,4 +1,4 @@
-"""The rules about copies between host and device: from which share on they fire, and what they cost."""
+"""The rules about copies between host and device: their thresholds and costs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_pageable_copies_in_half_of_the_steps(batches: int, fires: bool) -> None
     assert bool(list(pageable_copies.check(copying(0.2, pageable=batches)))) is fires
 
 
-def test_pageable_copies_cost_what_the_faster_copy_saves_and_at_most_all() -> None:
+def test_pageable_copies_cost_what_pinned_copies_would_save() -> None:
     (found,) = pageable_copies.check(copying(0.2, pageable=40, machine=rates(5e9, 20e9)))
     assert (found.share.low, found.share.value, found.share.high) == pytest.approx((0.15, 0.15, 0.2))
     (bound,) = pageable_copies.check(copying(0.2, pageable=40))
@@ -61,15 +61,15 @@ def test_pageable_copies_cost_what_the_faster_copy_saves_and_at_most_all() -> No
 
 
 @pytest.mark.parametrize(("nanoseconds", "fires"), [(19_000_000, False), (21_000_000, True)])
-def test_pageable_copies_in_the_trace_where_the_account_saw_none(nanoseconds: int, fires: bool) -> None:
-    """Two percent of the traced second are 20 ms."""
+def test_pageable_copies_may_be_seen_only_in_the_trace(nanoseconds: int, fires: bool) -> None:
+    """Two percent of the traced second is 20 ms."""
     row = CopyRow(direction="HtoD", memory="pageable", copies=10, nanoseconds=nanoseconds, bytes=1 << 20)
     other = CopyRow(direction="DtoH", memory="pageable", copies=10, nanoseconds=10**9, bytes=1 << 20)
     profile = copying(0.0, pageable=40, breakdowns=(trace_of(copies=(row, other)),))
     assert bool(list(pageable_copies.check(profile))) is fires
 
 
-def test_blocking_copies_cost_the_idle_time_that_they_leave() -> None:
+def test_blocking_copies_cost_the_idle_time_they_cause() -> None:
     untouched = PhaseAccount(
         wall=STEP_SECONDS,
         phases=(

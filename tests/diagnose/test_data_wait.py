@@ -1,4 +1,4 @@
-"""What a free loader would save, and which loaders and rates are meant."""
+"""What a loader without cost would save; and which loaders and rates count."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ def model_alone(speedup: float | None) -> tuple[Ceiling, ...]:
     return (Ceiling(name="model-alone", bound_speedup=speedup),)
 
 
-def test_without_a_ceiling_it_is_the_data_wait() -> None:
+def test_without_a_ceiling_the_saving_is_the_data_wait() -> None:
     assert waiting(Profile(account=ACCOUNT)) == exactly(0.4)
     assert waiting(Profile(account=ACCOUNT, ceilings=model_alone(None))) == exactly(0.4)
     assert waiting(Profile()) == exactly(0.0)
 
 
-def test_the_model_alone_bounds_it() -> None:
+def test_the_model_alone_bounds_the_saving() -> None:
     share = waiting(Profile(account=ACCOUNT, ceilings=model_alone(1.25)))
     assert share.value == pytest.approx(0.2)
     assert share.low == pytest.approx(1 - (1 + CEILING_NOISE) / 1.25)
     assert share.high == pytest.approx(1 - 1 / (1.25 * (1 + CEILING_NOISE)))
 
 
-def test_the_data_wait_bounds_the_model_alone() -> None:
+def test_the_data_wait_bounds_the_saving() -> None:
     assert waiting(Profile(account=ACCOUNT, ceilings=model_alone(4.0))) == exactly(0.4)
 
 
 @given(st.floats(min_value=0.0, max_value=0.1), st.floats(min_value=1.0, max_value=1e6))
-def test_it_is_never_more_than_either(data_wait: float, speedup: float) -> None:
+def test_the_saving_never_exceeds_either_bound(data_wait: float, speedup: float) -> None:
     account = PhaseAccount(
         wall=0.1,
         phases=(
@@ -68,20 +68,20 @@ def test_it_is_never_more_than_either(data_wait: float, speedup: float) -> None:
     assert share.value <= 1 - 1 / speedup + 1e-9
 
 
-def test_a_ceiling_of_one_length_says_nothing_of_many_lengths() -> None:
-    """The model alone was timed with the first batch, which may have been the longest."""
+def test_a_ceiling_of_one_length_is_not_used_for_many_lengths() -> None:
+    """Ignore the ceiling of the model alone, which was timed with the first batch only."""
     lengths = tuple((8, 100 + it) for it in range(5))
     facts = ScriptFacts(models=(ModelFacts(kind="Net", parameters=1, input_shapes=lengths),))
     assert waiting(Profile(account=ACCOUNT, facts=facts, ceilings=model_alone(1.0))) == exactly(0.4)
 
 
-def test_a_smaller_last_batch_is_no_other_length() -> None:
+def test_a_smaller_last_batch_is_not_another_length() -> None:
     sizes = tuple((it, 3, 32, 32) for it in range(1, 9))
     facts = ScriptFacts(models=(ModelFacts(kind="Net", parameters=1, input_shapes=sizes),))
     assert waiting(Profile(account=ACCOUNT, facts=facts, ceilings=model_alone(1.0))).value == 0
 
 
-def test_seconds_for_each_sample() -> None:
+def test_seconds_per_sample() -> None:
     assert step_seconds_per_sample(Profile(account=ACCOUNT)) == pytest.approx(0.1)
     assert computing_seconds_per_sample(Profile(account=ACCOUNT)) == pytest.approx(0.06)
     assert step_seconds_per_sample(Profile()) == 0
@@ -105,7 +105,7 @@ def test_the_loader_that_was_seen_in_training() -> None:
 
 
 def test_the_loader_whose_batches_a_backward_followed() -> None:
-    """Also where both read a data set of the same kind."""
+    """Distinguish loaders even if both read a dataset of the same kind."""
     training, evaluation = LoaderFacts(dataset="Digits", trains=True), LoaderFacts(dataset="Digits", trains=False)
     facts = ScriptFacts(loaders=(evaluation, training))
     seen = RunEvidence(loaders=(LoaderUse(dataset="Digits"),))
@@ -113,14 +113,14 @@ def test_the_loader_whose_batches_a_backward_followed() -> None:
     assert training_loaders(Profile(facts=facts)) == (training,)
 
 
-def test_a_loader_that_is_made_anew_in_every_epoch_is_one() -> None:
+def test_a_loader_recreated_in_every_epoch_counts_once() -> None:
     again = LoaderFacts(dataset="Train", workers=4, draws_random=True)
     facts = ScriptFacts(loaders=(TRAINING, EVALUATION, again))
     assert distinct_loaders(Profile(facts=facts)) == (again, EVALUATION)
     assert len(training_loaders(Profile(facts=facts))) == 2
 
 
-def test_a_data_set_that_is_made_anew_in_every_epoch_is_one() -> None:
+def test_a_dataset_recreated_in_every_epoch_counts_once() -> None:
     first, other, again = (
         DatasetProfile(dataset=it, samples=8, seconds=s) for it, s in (("A", 1.0), ("B", 2.0), ("A", 3.0))
     )
@@ -132,7 +132,7 @@ def rate(seconds: float = 0.01, error: str = "", **values: int | bool) -> Loader
     return LoaderRate(setting=Setting(lever="loader", values=named), seconds_per_sample=seconds, error=error)
 
 
-def test_the_scripts_own_rate_is_that_of_its_own_arguments() -> None:
+def test_the_scripts_own_rate_is_for_its_own_arguments() -> None:
     pinned = rate(0.1, num_workers=4, prefetch_factor=2, pin_memory=True)
     unpinned = rate(0.2, num_workers=4, prefetch_factor=2, pin_memory=False)
     deep = rate(0.3, num_workers=4, prefetch_factor=4, pin_memory=False)

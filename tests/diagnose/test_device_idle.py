@@ -1,4 +1,4 @@
-"""Idle time of a traced step, brought back to the untouched one."""
+"""Idle time of a traced step, scaled to the unmodified step."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def profile_of(trace: Breakdown, step_seconds: float = STEP_SECONDS) -> Profile:
     return Profile(account=PhaseAccount(wall=step_seconds, phases=(("forward", step_seconds),)), breakdowns=(trace,))
 
 
-def test_where_profiling_cost_nothing_the_share_is_the_traced_one() -> None:
+def test_without_profiling_overhead_the_share_is_the_traced_one() -> None:
     share = idle_share(profile_of(trace_of(idle_for("host_sync", 20.0), idle_for("launch_bound", 10.0))), "host_sync")
     assert share is not None
     assert (share.low, share.value, share.high) == pytest.approx((0.2, 0.2, 0.2))
 
 
-def test_an_untouched_step_has_no_more_idle_time_than_the_device_leaves() -> None:
-    """Traced: 100 ms, 60 busy, 30 of sync and 10 of launches. Untouched: 80 ms, of which 20 can be idle."""
+def test_idle_time_is_at_most_what_the_device_leaves() -> None:
+    """Traced: 100 ms, 60 busy, 30 of sync and 10 of launches. Unmodified: 80 ms, of which 20 can be idle."""
     trace = trace_of(idle_for("host_sync", 30.0), idle_for("launch_bound", 10.0))
     share = idle_share(profile_of(trace, 0.08), "host_sync")
     assert share is not None
@@ -44,15 +44,15 @@ def test_an_untouched_step_has_no_more_idle_time_than_the_device_leaves() -> Non
     assert share.high == pytest.approx(0.02 / 0.08)
 
 
-def test_a_cause_that_the_profiler_made_longer_than_others() -> None:
-    """Untouched: 90 ms, 30 idle. A cause of 10 in 40 traced keeps its part (7.5), or shrinks as the step did (9)."""
+def test_a_cause_that_profiling_lengthened_more_than_others() -> None:
+    """Unmodified: 90 ms, 30 idle. A cause of 10 in 40 traced keeps its part (7.5) or shrinks like the step (9)."""
     trace = trace_of(idle_for("launch_bound", 10.0), idle_for("host_sync", 30.0))
     share = idle_share(profile_of(trace, 0.09), "launch_bound")
     assert share is not None
     assert (share.low, share.value, share.high) == pytest.approx((0.0075 / 0.09, 0.0075 / 0.09, 0.01 / 0.09))
 
 
-def test_a_step_that_keeps_the_device_busy_idles_for_nothing() -> None:
+def test_a_step_that_keeps_the_device_busy_has_no_idle_time() -> None:
     trace = trace_of(idle_for("host_sync", 30.0))
     assert idle_share(profile_of(trace, 0.07), "host_sync") == exactly(0.0)
     assert idle_share(profile_of(trace, 0.01), "host_sync") == exactly(0.0)
@@ -63,7 +63,7 @@ def test_a_step_that_keeps_the_device_busy_idles_for_nothing() -> None:
     st.floats(min_value=0.0, max_value=50.0),
     st.floats(min_value=1e-4, max_value=1.0),
 )
-def test_shares_keep_within_the_idle_time(one: float, other: float, step_seconds: float) -> None:
+def test_shares_stay_within_the_idle_time(one: float, other: float, step_seconds: float) -> None:
     profile = profile_of(trace_of(idle_for("host_sync", one), idle_for("launch_bound", other)), step_seconds)
     busy = STEP_SECONDS - (one + other) / 1e3
     idle = max(0.0, step_seconds - busy) / step_seconds
@@ -74,11 +74,11 @@ def test_shares_keep_within_the_idle_time(one: float, other: float, step_seconds
     assert sum(share.value for share in shares if share) <= idle + 1e-6
 
 
-def test_without_a_time_account_the_traced_window_is_the_whole() -> None:
+def test_without_a_time_account_the_traced_window_counts() -> None:
     assert idle_share(Profile(breakdowns=(trace_of(idle_for("host_sync", 20.0)),)), "host_sync") == exactly(0.2)
 
 
-def test_no_trace_no_answer() -> None:
+def test_without_a_trace_there_is_no_answer() -> None:
     assert idle_share(Profile(), "host_sync") is None
     distrusted = msgspec.structs.replace(trace_of(idle_for("host_sync", 20.0)), unreliable="kernels are missing")
     assert idle_share(profile_of(distrusted), "host_sync") is None
@@ -92,13 +92,13 @@ def test_a_cause_that_was_not_seen_costs_nothing() -> None:
     assert idle_cause(profile, "data_loader") is None
 
 
-def test_the_busiest_device_is_meant() -> None:
+def test_the_busiest_device_counts() -> None:
     idle, busy = trace_of(idle_for("host_sync", 50.0)), trace_of(idle_for("host_sync", 10.0))
     both = msgspec.structs.replace(idle, devices=(*idle.devices, *busy.devices))
     assert traced_device(profile_of(both)) == busy.devices[0]
 
 
-def test_the_part_that_the_host_spent_in_operators() -> None:
+def test_the_part_of_a_cause_in_operators() -> None:
     assert in_operators(idle_for("launch_bound", 10.0, in_operators=0.25)) == pytest.approx(0.25)
     assert in_operators(idle_for("launch_bound", 0.0)) == 0
 
@@ -111,7 +111,7 @@ def test_the_part_that_the_host_spent_in_operators() -> None:
         ("annotation", "DistributedDataParallel.forward"),
     ],
 )
-def test_what_spans_a_call_hides_no_launches(kind: str, name: str, tmp_path: Path) -> None:
+def test_wrappers_that_span_a_call_do_not_hide_launches(kind: str, name: str, tmp_path: Path) -> None:
     """A compiled model, or one under DDP, whose host issues small kernels too slowly is launch-bound, nothing else."""
     writer = TraceWriter()
     for step in range(3):

@@ -1,4 +1,4 @@
-"""The rules about ranks: who waits for whom, and what communication costs that nothing hides."""
+"""The rules about ranks: stragglers and the cost of exposed communication."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def found(rule: str, profile: Profile) -> list[Finding]:
 
 
 def traced(*ranks: tuple[float, ...], **facts: object) -> Profile:
-    """Each rank's exposed communication in ms, of steps of 100 ms."""
+    """Make traces of ranks from their exposed communication in ms, in steps of 100 ms."""
     return Profile(
         facts=ScriptFacts(device="cuda:0", processes=len(ranks), **facts),  # type: ignore[arg-type]
         breakdowns=tuple(rank_trace(rank, *it) for rank, it in enumerate(ranks)),
@@ -29,8 +29,8 @@ def traced(*ranks: tuple[float, ...], **facts: object) -> Profile:
 # ---------------------------------------------------------------------------------------------
 
 
-def test_the_share_is_what_an_even_spread_would_save() -> None:
-    """Own work of 60, 60, 60 and 100 ms: spread evenly it takes 70 ms, so 30 of 100 are lost."""
+def test_the_share_is_the_saving_of_an_even_spread() -> None:
+    """Work of 60, 60, 60 and 100 ms takes 70 ms if spread evenly, so 30 of 100 ms are lost."""
     (finding,) = found("straggler", traced((40.0,) * 5, (40.0,) * 5, (0.0,) * 5, (40.0,) * 5))
     assert finding.title == "Rank 2 is slower than the others, which costs 30 % of the step."
     assert finding.share.value == pytest.approx(0.3)
@@ -51,21 +51,21 @@ def test_ranks_that_differ_by_chance_are_no_stragglers(seed: int) -> None:
     assert not found("straggler", traced(*ranks))
 
 
-def test_one_slow_step_makes_no_straggler() -> None:
+def test_one_slow_step_is_not_a_straggler() -> None:
     assert not found("straggler", traced((10, 10, 90, 10, 10), (10, 10, 1, 10, 10)))
 
 
-def test_traces_of_different_lengths_are_compared_as_far_as_both_go() -> None:
+def test_traces_are_compared_up_to_the_shorter_length() -> None:
     assert found("straggler", traced((40.0,) * 8, (1.0,) * 5))
 
 
-def test_a_trace_that_cannot_be_trusted_is_no_witness() -> None:
+def test_an_unreliable_trace_is_not_used() -> None:
     traces = (rank_trace(0, 40, 40, 40, unreliable="kernels are missing"), rank_trace(1, 1, 1, 1))
     assert not found("straggler", Profile(breakdowns=traces))
 
 
-def test_wall_times_show_ranks_that_do_not_meet() -> None:
-    """Six steps of warm-up belong to nobody; then rank 1 takes 20 ms more, of which the mean of both takes 10."""
+def test_wall_times_show_ranks_without_collectives() -> None:
+    """After six warm-up steps rank 1 takes 20 ms more; spread evenly that is 10 ms."""
     rows = ((9.0,) * 6 + (0.10,) * 24, (1.0,) * 6 + (0.12,) * 24)
     (finding,) = found("straggler", Profile(rank_step_seconds=rows))
     assert finding.title.startswith("Rank 1 is slower")
@@ -73,7 +73,7 @@ def test_wall_times_show_ranks_that_do_not_meet() -> None:
     assert finding.evidence[1] == "it was last in 24 of 24 steps"
 
 
-def test_a_rank_without_rows_tells_nothing() -> None:
+def test_a_rank_without_rows_gives_no_finding() -> None:
     assert not found("straggler", Profile(rank_step_seconds=((0.1,) * 30, ())))
 
 
@@ -102,7 +102,7 @@ def test_many_steps_give_an_interval() -> None:
     assert "95 % interval" in finding.title
 
 
-def test_accumulated_gradients_should_go_round_once() -> None:
+def test_accumulated_gradients_should_be_reduced_once() -> None:
     (finding,) = found("exposed-communication", traced((40.0,) * 5, backwards_per_step=4.0))
     assert "no_sync()" in finding.remedy
     assert "4 backward passes for each optimizer step" in finding.evidence

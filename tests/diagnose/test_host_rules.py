@@ -1,4 +1,4 @@
-"""Rules about the host, at the edges of what they speak of."""
+"""Rules about the host, at their thresholds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def seen(
     traces: tuple[Breakdown, ...] = (),
     device: str = "cuda",
 ) -> Profile:
-    """A hundred observed steps of a tenth of a second."""
+    """Make a profile of a hundred observed steps of 0.1 s."""
     return Profile(
         facts=ScriptFacts(device=device),
         account=PhaseAccount(wall=STEP_SECONDS, phases=(("forward", STEP_SECONDS),)),
@@ -87,30 +87,30 @@ def test_host_sync_without_a_trace_is_a_bound() -> None:
     assert found.site == LINE
 
 
-def test_host_sync_shares_the_idle_time_among_the_lines_that_waited() -> None:
+def test_host_sync_splits_the_idle_time_among_waiting_lines() -> None:
     trace = trace_of(idle_for("host_sync", 8.0))
     found = list(
         host_sync.check(seen(item(seconds=3.0), item(kind="bool", seconds=1.0, site=ELSEWHERE), traces=(trace,)))
     )
     assert [it.share.value for it in found] == pytest.approx([0.06, 0.02])
-    assert [it.share.high for it in found] == pytest.approx([0.3, 0.1]), "a lost lead may show up in later gaps"
+    assert [it.share.high for it in found] == pytest.approx([0.3, 0.1]), "the effect of a wait may appear in later gaps"
     assert [it.site for it in found] == [LINE, ELSEWHERE]
 
 
-def test_host_sync_counts_torchs_own_waits_when_it_shares() -> None:
-    """The optimizer waited just as long: half of the idle time is its own."""
+def test_host_sync_leaves_out_the_share_of_waits_in_torch() -> None:
+    """Let the optimizer wait just as long, so that half of the idle time is its own."""
     trace = trace_of(idle_for("host_sync", 8.0))
     (found,) = host_sync.check(seen(item(), item(phase="optimizer"), traces=(trace,)))
     assert found.share.value == pytest.approx(0.04)
 
 
-def test_host_sync_cannot_cost_more_than_it_waited() -> None:
+def test_host_sync_costs_at_most_its_wait() -> None:
     (found,) = host_sync.check(seen(item(seconds=0.5), traces=(trace_of(idle_for("host_sync", 30.0)),)))
     assert found.share.value == found.share.high == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(("milliseconds", "fires"), [(1.9, False), (2.1, True)])
-def test_host_sync_is_silent_where_the_device_hardly_idled(milliseconds: float, fires: bool) -> None:
+def test_host_sync_is_silent_if_the_device_is_hardly_idle(milliseconds: float, fires: bool) -> None:
     trace = trace_of(idle_for("host_sync", milliseconds))
     assert bool(list(host_sync.check(seen(item(seconds=5.0), traces=(trace,))))) is fires
 
@@ -142,7 +142,7 @@ def launching(milliseconds: float = 20.0, in_operators: float = 1.0, short_share
 
 
 @pytest.mark.parametrize(("short_share", "fires"), [(0.299, False), (0.3, True)])
-def test_launch_bound_wants_many_short_kernels(short_share: float, fires: bool) -> None:
+def test_launch_bound_needs_many_short_kernels(short_share: float, fires: bool) -> None:
     assert bool(list(launch_bound.check(launching(short_share=short_share)))) is fires
 
 
@@ -151,7 +151,7 @@ def test_launch_bound_from_two_percent_on(milliseconds: float, fires: bool) -> N
     assert bool(list(launch_bound.check(launching(milliseconds)))) is fires
 
 
-def test_launch_bound_is_the_part_in_which_the_host_was_launching() -> None:
+def test_launch_bound_costs_the_part_spent_launching() -> None:
     (found,) = launch_bound.check(launching(20.0, in_operators=0.6))
     assert found.share.value == pytest.approx(0.12)
     assert found.title == "The device idles 12 % of the step, because its kernels are launched too slowly."
@@ -171,13 +171,13 @@ def test_launch_bound_names_the_operators() -> None:
     assert not [it for it in found.evidence if "cudaLaunchKernel" in it]
 
 
-def test_launch_bound_says_nothing_of_a_cpu() -> None:
+def test_launch_bound_is_silent_on_a_cpu() -> None:
     on_the_cpu = msgspec.structs.replace(trace_of(), devices=())
     assert not list(launch_bound.check(seen(traces=(on_the_cpu,), device="cpu")))
 
 
 # ---------------------------------------------------------------------------------------------
-# Calls that teach nothing
+# Calls that do not contribute to training
 # ---------------------------------------------------------------------------------------------
 
 
@@ -191,7 +191,7 @@ def test_empty_cache_from_two_percent_on(kind: LoopCallKind, seconds: float, fir
     assert bool(list(empty_cache.check(seen(calls=(call(kind, seconds),))))) is fires
 
 
-def test_empty_cache_counts_what_it_costs_and_not_how_often() -> None:
+def test_empty_cache_counts_its_cost_not_its_calls() -> None:
     (found,) = empty_cache.check(seen(calls=(call("empty-cache", 1.0, steps=4),)))
     assert found.share.value == pytest.approx(0.1)
     assert found.evidence == ("4 calls in 4 of 100 observed steps, 250 ms each",)
@@ -210,7 +210,7 @@ def test_logging_cost_adds_up_the_lines_and_names_the_costliest() -> None:
     assert [it.partition(":")[0] + ":" + it.split(":")[1] for it in found.evidence] == ["train.py:60", "train.py:44"]
 
 
-def test_logging_cost_is_a_bound_where_a_device_may_have_work_meanwhile() -> None:
+def test_logging_cost_is_a_bound_on_a_device() -> None:
     (found,) = logging_cost.check(seen(calls=(call("print", 1.0),)))
     assert found.share.low == 0 and "at most 10 %" in found.title
 
@@ -220,7 +220,7 @@ def test_tensor_on_host_from_two_percent_on_and_unguarded(seconds: float, steps:
     assert bool(list(tensor_on_host.check(seen(calls=(call("tensor-on-host", seconds, steps),))))) is fires
 
 
-def test_tensor_on_host_shows_what_each_one_takes() -> None:
+def test_tensor_on_host_shows_the_time_of_each_tensor() -> None:
     (found,) = tensor_on_host.check(seen(calls=(call("tensor-on-host", 1.0),)))
     assert found.evidence == ("100 tensors in 100 of 100 observed steps, 10.0 ms and 1.0 KiB each",)
     assert found.site == LINE
@@ -239,7 +239,7 @@ def test_anomaly_detection_names_its_line() -> None:
 
 
 def traced_on_cpu(operators: float, *, data_wait: float = 0.0, traced_step: float = 0.2, **fields: object) -> Profile:
-    """A step of 100 ms; ten traced ones with so many milliseconds in operators."""
+    """Make a step of 100 ms, and ten traced steps with this many milliseconds in operators."""
     step, inside = round(traced_step * 1e10), round(operators * 1e7)
     known = Profile(
         account=PhaseAccount(
@@ -262,7 +262,7 @@ def traced_on_cpu(operators: float, *, data_wait: float = 0.0, traced_step: floa
 
 
 @pytest.mark.parametrize(("operators", "fires"), [(80.1, False), (79.9, True)])
-def test_python_overhead_from_a_fifth_on(operators: float, fires: bool) -> None:
+def test_python_overhead_from_20_percent_on(operators: float, fires: bool) -> None:
     assert bool(list(python_overhead.check(traced_on_cpu(operators)))) is fires
 
 
@@ -271,8 +271,8 @@ def test_python_overhead_is_not_the_data_wait(data_wait: float, fires: bool) -> 
     assert bool(list(python_overhead.check(traced_on_cpu(70.0, data_wait=data_wait)))) is fires
 
 
-def test_python_overhead_is_what_operators_leave_of_an_untouched_step() -> None:
-    """However long Python took under the profiler, which slows it down more than anything."""
+def test_python_overhead_is_the_unmodified_step_minus_operators() -> None:
+    """Ignore the Python time under the profiler, which slows down Python most."""
     (found,) = python_overhead.check(traced_on_cpu(60.0, traced_step=0.5))
     assert found.share.value == pytest.approx(0.4)
     assert found.share.low == pytest.approx(0.34)
@@ -281,7 +281,7 @@ def test_python_overhead_is_what_operators_leave_of_an_untouched_step() -> None:
     assert tight.share.high == pytest.approx(0.4)
 
 
-def test_python_overhead_says_nothing_where_the_trace_does_not() -> None:
+def test_python_overhead_needs_host_time_in_the_trace() -> None:
     profile = traced_on_cpu(10.0)
     assert list(python_overhead.check(profile))
     assert not list(python_overhead.check(msgspec.structs.replace(profile, host_time=None)))
@@ -308,7 +308,7 @@ def test_python_overhead_names_the_places_of_the_gaps() -> None:
 def line(
     number: int, share: float, *, phase: str = "other", native: str = ".get", called: str = "", samples: int = 100
 ) -> SampledLine:
-    """A line of the script that takes that share of the ten seconds which :func:`traced_on_cpu` observes."""
+    """Make a line that takes this share of the 10 s that :func:`traced_on_cpu` observes."""
     return SampledLine(
         phase=cast(SampledPhase, phase),
         samples=samples,
@@ -339,9 +339,11 @@ def test_python_overhead_names_the_hottest_lines() -> None:
     assert "py-spy" not in found.remedy
 
 
-def test_python_overhead_by_samples_where_tracing_made_operators_longer_than_the_step() -> None:
-    """Of seven tenths outside of every phase nine parts in ten were met in Python. The rest was seen for 8 ms of a step
-    of 100: no more than that is surely something else."""
+def test_python_overhead_uses_samples_if_tracing_is_slow() -> None:
+    """Take nine tenths of the 70 % outside of all phases, which were sampled in Python.
+
+    The rest was sampled for 8 ms of a 100 ms step; only that much is certainly something else.
+    """
     account = PhaseAccount(
         wall=0.1,
         phases=(
@@ -360,7 +362,7 @@ def test_python_overhead_by_samples_where_tracing_made_operators_longer_than_the
 
 
 @pytest.mark.parametrize(("phase", "compiles"), [("other", False), ("optimizer", False), ("forward", True)])
-def test_python_overhead_is_answered_by_compiling_only_within_the_model(phase: str, compiles: bool) -> None:
+def test_python_overhead_suggests_compile_only_within_the_model(phase: str, compiles: bool) -> None:
     (found,) = python_overhead.check(sampled(traced_on_cpu(60.0), line(14, 0.3, phase=phase)))
     assert ("compile" in found.levers, "compile" in found.remedy) == (compiles, compiles)
 
@@ -377,12 +379,12 @@ def test_python_overhead_is_answered_by_compiling_only_within_the_model(phase: s
         line(14, 0.3, samples=9),
     ],
 )
-def test_python_overhead_names_no_line_that_was_in_torch_or_in_no_step(met: SampledLine) -> None:
+def test_python_overhead_names_no_line_in_torch_or_outside_steps(met: SampledLine) -> None:
     for found in python_overhead.check(sampled(traced_on_cpu(60.0), met)):
         assert found.site is None and not any(it.startswith("train.py") for it in found.evidence)
 
 
-def test_small_operators_explain_python_overhead_that_has_no_line() -> None:
+def test_small_operators_explain_python_overhead_without_a_line() -> None:
     row = OperatorRow(name="aten::mul", shapes=((32, 64),), calls=30_000, host_nanoseconds=1000)
     profile = msgspec.structs.replace(traced_on_cpu(60.0), operators=(row,))
     (found,) = [it for it in diagnose(profile) if "small-operators" in (it.rule, *it.causes)]
@@ -394,7 +396,7 @@ def test_small_operators_explain_python_overhead_that_has_no_line() -> None:
     assert "python-overhead" in rules and "small-operators" in rules
 
 
-def test_small_operators_tell_what_a_larger_batch_was_measured_to_give() -> None:
+def test_small_operators_show_the_gain_of_a_larger_batch() -> None:
     (found,) = small_operators.check(small_operators.fires["and four times the batch takes hardly longer"])
     assert found.evidence[1] == (
         "batches 4 times as large: 3.60 times the samples per second (95 % interval 3.55 to 3.65), the model alone"
@@ -402,12 +404,12 @@ def test_small_operators_tell_what_a_larger_batch_was_measured_to_give() -> None
     assert "--batch-sizes" not in found.remedy
 
 
-def test_python_overhead_names_the_line_that_makes_numbers_of_a_tensor() -> None:
+def test_python_overhead_names_the_line_that_unpacks_a_tensor() -> None:
     (found,) = python_overhead.check(sampled(traced_on_cpu(60.0), line(14, 0.3, native="torch.Tensor.tolist")))
     assert found.site is not None and found.site.line == 14
 
 
-def test_logging_cost_adds_what_was_sampled_to_what_was_counted() -> None:
+def test_logging_cost_adds_sampled_lines_to_counted_calls() -> None:
     profile = sampled(seen(calls=(call("tensorboard", 0.5),), device="cpu"), line(70, 0.1, native=".write"))
     (found,) = logging_cost.check(profile)
     assert found.share.value == pytest.approx(0.15)
@@ -422,8 +424,8 @@ def test_logging_cost_does_not_count_a_line_twice() -> None:
     assert found.share.value == pytest.approx(0.05)
 
 
-def test_logging_cost_says_what_its_lines_prepare_for_it() -> None:
-    """A line that picks a number of a tensor and formats it takes more than the call that writes it."""
+def test_logging_cost_includes_preparing_the_output() -> None:
+    """Include the line that reads and formats a tensor's value, which takes longer than the write itself."""
     printing = seen(calls=(call("logging", 3.0),), device="cpu")
     lines = (line(44, 0.3, native="", called="logging.info"), line(44, 0.3, native="torch.Tensor.__getitem__"))
     (found,) = logging_cost.check(sampled(printing, *lines))
@@ -433,7 +435,7 @@ def test_logging_cost_says_what_its_lines_prepare_for_it() -> None:
     assert len(alone.evidence) == 1
 
 
-def test_a_silenced_tracker_has_no_price() -> None:
+def test_a_silenced_tracker_has_no_cost() -> None:
     (found,) = logging_cost.check(seen(calls=(call("tracker", 1e-5),)))
     assert (found.kind, found.share.high, found.site) == ("hint", 0.0, LINE)
     assert found.title == "train.py:44 calls an experiment tracker in 100 of 100 observed steps."
@@ -442,7 +444,7 @@ def test_a_silenced_tracker_has_no_price() -> None:
 
 
 @pytest.mark.parametrize("name", ["a loss is gathered in every step", "two ranks at work"])
-def test_other_time_says_nothing_of_sleep_that_the_system_does_not_count(name: str) -> None:
+def test_other_time_does_not_mention_sleep_that_is_not_counted(name: str) -> None:
     profile = other_time.fires[name]
     lines = [msgspec.structs.replace(it, asleep_seconds=0.0) for it in profile.evidence.sampled.lines]
     unknown = msgspec.structs.replace(profile.evidence, sampled=LineSamples(lines=tuple(lines)))

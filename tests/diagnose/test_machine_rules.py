@@ -1,4 +1,4 @@
-"""The rules about the machine: they speak of the device that trains, and only of what was seen."""
+"""The rules about the machine: only the device that trains counts, and only what was observed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_shared_device_points_to_a_free_one() -> None:
 # ---------------------------------------------------------------------------------------------
 
 
-def test_oversubscription_names_the_lever_and_the_share_of_each_process() -> None:
+def test_oversubscription_names_the_lever_and_each_process_share() -> None:
     profile = all_rules()["oversubscribed"].fires["two ranks that each take all cores"]
     (finding,) = found("oversubscribed", profile)
     assert finding.title == "16 threads compute on 8 cores."
@@ -101,13 +101,13 @@ def test_a_quota_and_the_variable_are_evidence() -> None:
         ("", None),
     ],
 )
-def test_the_bound_is_what_sixteen_lanes_would_save(pcie: str, share: float | None) -> None:
+def test_the_bound_is_the_saving_of_sixteen_lanes(pcie: str, share: float | None) -> None:
     findings = found("narrow-pcie", on(device(pcie=pcie), copying=0.05))
     assert [it.share.value for it in findings] == ([] if share is None else [pytest.approx(share, rel=1e-3)])
     assert all(it.share.low == 0 for it in findings), "only a bound is known"
 
 
-def test_a_measured_rate_is_believed_over_the_driver() -> None:
+def test_a_measured_rate_takes_precedence_over_the_driver() -> None:
     slow = Ceilings(host_to_device_pinned_bytes_per_second=3e9)
     fast = Ceilings(host_to_device_pinned_bytes_per_second=20e9)
     assert found("narrow-pcie", on(device(pcie="generation 3 x4"), copying=0.05, ceilings=slow))
@@ -132,7 +132,7 @@ def test_a_measured_rate_is_believed_over_the_driver() -> None:
         ("unknown", "12.8", None),
     ],
 )
-def test_the_driver_that_is_missing(driver: str, cuda: str, needed: int | None) -> None:
+def test_a_missing_driver(driver: str, cuda: str, needed: int | None) -> None:
     assert missing_driver(device(driver=driver), cuda) == needed
 
 
@@ -145,6 +145,6 @@ def test_one_device_with_a_new_driver_is_enough() -> None:
     assert not found("old-driver", msgspec.structs.replace(profile, machine=machine))
 
 
-def test_other_makers_have_other_drivers() -> None:
+def test_devices_of_other_vendors_are_silent() -> None:
     amd = Accelerator(kind="rocm", name="An AMD GPU", memory_bytes=64 << 30, driver="6.2.4")
     assert missing_driver(amd, "12.8") is None

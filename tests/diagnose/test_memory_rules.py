@@ -1,4 +1,4 @@
-"""The rules about memory: at their thresholds, and on the shapes that memory takes in real runs."""
+"""The rules about memory: at their thresholds, and on memory curves like those of real runs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def on_device(**memory: object) -> Profile:
 # ---------------------------------------------------------------------------------------------
 
 
-def test_it_names_the_variable_the_line_and_the_rate() -> None:
+def test_growth_names_the_variable_the_line_and_the_rate() -> None:
     profile = growing(lambda step: GIB + 3 * MIB * step, where="allocated", limit_bytes=2 * GIB, holders=(holder(),))
     (finding,) = found("memory-growth", profile)
     assert finding.title == "Device memory grows by 3.0 MiB with every step."
@@ -60,19 +60,19 @@ def test_it_names_the_variable_the_line_and_the_rate() -> None:
     assert "`.detach()` of what goes into `losses`" in finding.remedy
 
 
-def test_what_keeps_a_graph_is_named_before_what_holds_more_tensors() -> None:
+def test_a_holder_of_a_graph_is_named_before_larger_holders() -> None:
     holders = (holder(600, 10.0, holds_graph=False, name="predictions"), holder())
     (finding,) = found("memory-growth", growing(lambda step: GIB + 3 * MIB * step, holders=holders))
     assert [line.split()[0] for line in finding.evidence[1:]] == ["`losses`", "`predictions`"]
 
 
-def test_without_a_known_holder_it_says_where_to_look() -> None:
+def test_without_a_known_holder_the_remedy_says_where_to_look() -> None:
     (finding,) = found("memory-growth", growing(lambda step: GIB + 2 * MIB * step))
     assert finding.site is None
     assert "Find what is kept across steps" in finding.remedy
 
 
-def test_a_single_accumulated_graph_is_enough_on_a_cpu_but_not_against_the_device_counter() -> None:
+def test_one_accumulated_graph_suffices_on_a_cpu_only() -> None:
     level = growing(lambda step: GIB, holders=(holder(name="total"),))
     (finding,) = found("memory-growth", level)
     assert finding.title == "`total` keeps the graphs of 60 tensors, and of more with every step."
@@ -87,18 +87,18 @@ def test_a_single_accumulated_graph_is_enough_on_a_cpu_but_not_against_the_devic
         (holder(tensors=20), "fewer than half of the steps"),
     ],
 )
-def test_weak_holders_prove_nothing(kept: MemoryHolder, why: str) -> None:
+def test_small_holders_are_no_evidence_of_growth(kept: MemoryHolder, why: str) -> None:
     assert not found("memory-growth", growing(lambda step: GIB, holders=(kept,))), why
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_noisy_level_is_no_growth(seed: int) -> None:
+def test_noise_is_not_growth(seed: int) -> None:
     draw = random.Random(seed)
     assert not found("memory-growth", growing(lambda step: GIB + draw.uniform(0, 60 * MIB)))
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_growth_is_seen_through_batches_of_many_lengths(seed: int) -> None:
+def test_growth_is_detected_with_batches_of_many_lengths(seed: int) -> None:
     draw = random.Random(seed)
     profile = growing(lambda step: GIB + 4 * MIB * step + draw.uniform(0, 60 * MIB), where="allocated")
     (finding,) = found("memory-growth", profile)
@@ -106,16 +106,16 @@ def test_growth_is_seen_through_batches_of_many_lengths(seed: int) -> None:
 
 
 @pytest.mark.parametrize("half_life", [2, 4, 8])
-def test_caches_that_settle_are_no_growth(half_life: int) -> None:
+def test_caches_that_settle_are_not_growth(half_life: int) -> None:
     assert not found("memory-growth", growing(lambda step: GIB + 400 * MIB * (1 - 0.5 ** (step / half_life))))
 
 
-def test_a_few_steps_prove_nothing() -> None:
+def test_a_few_steps_are_not_enough_to_detect_growth() -> None:
     assert not found("memory-growth", growing(lambda step: GIB + 50 * MIB * step, steps=11))
     assert found("memory-growth", growing(lambda step: GIB + 50 * MIB * step, steps=12))
 
 
-def test_host_and_device_are_told_in_one_finding() -> None:
+def test_host_and_device_are_reported_in_one_finding() -> None:
     rows = tuple(GIB + 4 * MIB * step for step in range(60))
     profile = growing(lambda step: GIB + 4 * MIB * step, where="allocated", host_bytes=rows)
     (finding,) = found("memory-growth", profile)
@@ -123,7 +123,7 @@ def test_host_and_device_are_told_in_one_finding() -> None:
     assert [line.split()[0] for line in finding.evidence] == ["Device", "Host"]
 
 
-def test_hostile_names_are_bounded() -> None:
+def test_malicious_names_are_shortened_and_cleaned() -> None:
     profile = growing(lambda step: GIB + 4 * MIB * step, holders=(holder(name="x" * 10_000 + "\n\x1b[2J"),))
     (finding,) = found("memory-growth", profile)
     assert all(len(line) < 300 and "\n" not in line for line in (*finding.evidence, finding.remedy))
@@ -146,13 +146,13 @@ def test_fragmentation_at_its_thresholds(reserved: float, peak: float, fires: bo
 
 
 def test_fragmentation_judges_the_last_steps() -> None:
-    """What was reserved for an autotuning that gave it back is not lost."""
+    """Ignore memory that autotuning reserved and freed."""
     column = (20 * GIB,) * 30 + (10 * GIB,) * 10
     profile = on_device(reserved_bytes=column, peak_allocated_bytes=9 * GIB, limit_bytes=24 * GIB)
     assert not found("fragmentation", profile)
 
 
-def test_fragmentation_does_not_advise_what_is_done_already() -> None:
+def test_fragmentation_does_not_advise_what_is_already_set() -> None:
     advised = [
         it.remedy for example in all_rules()["fragmentation"].fires.values() for it in found("fragmentation", example)
     ]
@@ -180,7 +180,7 @@ def test_the_device_that_trains_gives_the_limit() -> None:
     assert finding.title == "At its peak, training holds 96 % of the memory of b."
 
 
-def test_a_larger_batch_says_that_it_changes_what_is_learned() -> None:
+def test_advice_on_a_larger_batch_warns_that_training_changes() -> None:
     for example in all_rules()["room-for-batch"].fires.values():
         (finding,) = found("room-for-batch", example)
         assert finding.kind == "hint"

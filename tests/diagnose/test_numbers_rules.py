@@ -1,4 +1,4 @@
-"""The rules about numbers: on made-up runs, at their thresholds, and on random numbers that mean nothing."""
+"""The rules about numbers: on constructed runs, at their thresholds, and on random numbers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def losses(*not_finite: int, steps: int = 50) -> Profile:
         ((7, 3, 3), "in 2 of 50 steps, first in step 4.", "Of the 46 steps after it 45 were finite again."),
     ],
 )
-def test_it_counts_names_the_first_and_says_what_came_after(rows: tuple[int, ...], title: str, afterwards: str) -> None:
+def test_non_finite_losses_are_counted_and_the_first_is_named(
+    rows: tuple[int, ...], title: str, afterwards: str
+) -> None:
     finding = one("non-finite-loss", losses(*rows))
     assert finding.kind == "wrong-numbers"
     assert finding.title.endswith(title)
@@ -57,7 +59,7 @@ def test_it_counts_names_the_first_and_says_what_came_after(rows: tuple[int, ...
     assert finding.site == BACKWARD
 
 
-def test_rows_that_are_no_steps_are_left_aside() -> None:
+def test_rows_outside_of_the_steps_are_ignored() -> None:
     assert not found("non-finite-loss", losses(50, -1))
 
 
@@ -68,7 +70,7 @@ def gradients(*not_finite: int, optimizers: Sequence[OptimizerFacts] = (ADAM,), 
     )
 
 
-def test_gradients_count_where_nothing_leaves_the_step_out() -> None:
+def test_gradients_count_if_no_scaler_skips_steps() -> None:
     assert "gradients were not finite in 1 of 50" in one("non-finite-loss", gradients(9)).title
     library = OptimizerFacts(kind="FP16Optimizer", parameters=10, learning_rate=1e-3, from_torch=False)
     assert not found("non-finite-loss", gradients(9, grad_scaler=True))
@@ -117,17 +119,17 @@ def test_a_spike_is_at_least_fivefold(ratio: float, fires: bool) -> None:
         (50.0, range(10, 100, 8), False),
     ],
 )
-def test_spikes_are_several_and_yet_exceptions(ratio: float, rows: Sequence[int], fires: bool) -> None:
+def test_spikes_are_several_but_exceptional(ratio: float, rows: Sequence[int], fires: bool) -> None:
     assert bool(found("gradient-spikes", norms(with_spikes(FLAT, ratio, *rows)))) is fires
 
 
 @pytest.mark.parametrize(("steps", "fires"), [(FEWEST_STEPS, True), (FEWEST_STEPS - 1, False)])
-def test_it_needs_some_steps_beyond_the_first(steps: int, fires: bool) -> None:
+def test_gradient_spikes_need_steps_beyond_the_first(steps: int, fires: bool) -> None:
     values = with_spikes((2.0,) * (FIRST_STEPS + steps), 50.0, 20, 30, 40)
     assert bool(found("gradient-spikes", norms(values))) is fires
 
 
-def test_it_says_how_many_how_large_and_where() -> None:
+def test_gradient_spikes_report_number_size_and_steps() -> None:
     values = with_spikes(FLAT, 50.0, 30, 70)
     values[49] = 240.0
     finding = one("gradient-spikes", norms(values))
@@ -136,29 +138,29 @@ def test_it_says_how_many_how_large_and_where() -> None:
     assert finding.kind == "risk" and "(2)" in finding.remedy
 
 
-def test_steps_without_a_norm_keep_their_numbers() -> None:
+def test_steps_without_a_norm_are_still_numbered() -> None:
     values: list[float | None] = [*with_spikes(FLAT, 50.0, 30, 50, 70)]
     values[20:25] = [None] * 5
     assert "Steps 31, 51, 71" in one("gradient-spikes", norms(values)).evidence[0]
 
 
-def test_a_slow_fall_over_orders_of_magnitude_is_no_spike() -> None:
+def test_a_slow_fall_over_orders_of_magnitude_is_not_a_spike() -> None:
     assert not found("gradient-spikes", norms([1000.0 * math.exp(-it / 12) for it in range(120)]))
 
 
-def test_a_step_to_another_level_is_no_spike() -> None:
+def test_a_change_of_level_is_not_a_spike() -> None:
     assert not found("gradient-spikes", norms([2.0] * 60 + [40.0] * 60))
 
 
-def test_clipped_gradients_and_several_optimizers_are_left_alone() -> None:
+def test_clipped_gradients_and_several_optimizers_are_silent() -> None:
     values = with_spikes(FLAT, 50.0, 30, 50, 70)
     assert not found("gradient-spikes", norms(values, clips=True))
     assert not found("gradient-spikes", norms(values, optimizers=2))
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.3, 0.6, 1.0])
-def test_random_norms_have_no_spikes(spread: float) -> None:
-    """Two hundred runs whose norms are lognormal around a falling mean."""
+def test_random_norms_without_spikes_are_silent(spread: float) -> None:
+    """Check two hundred runs whose norms are lognormal around a falling mean."""
     draw = random.Random(20)
     alarms = 0
     for _ in range(200):
@@ -184,7 +186,7 @@ def scaled(scales: Sequence[float], attempts: Sequence[int] = (), machine: Machi
 
 
 def halved(*rows: int, steps: int = 150, first: float = 65536.0, machine: Machine | None = None) -> Profile:
-    """A run whose scale is halved at these rows, each after one step that was left out."""
+    """Make a run whose scale is halved at these rows, each after one skipped step."""
     values = [first / 2 ** sum(it <= row for it in rows) for row in range(steps)]
     return scaled(values, [2 if row in rows else 1 for row in range(steps)], machine)
 
@@ -196,7 +198,7 @@ def test_three_skips_are_several(rows: tuple[int, ...], fires: bool) -> None:
 
 @pytest.mark.parametrize(("steps", "fires"), [(148, True), (149, False)])
 def test_skips_must_cost_two_percent_of_the_steps(steps: int, fires: bool) -> None:
-    """Three skips, each a step that was tried beside those that have rows; the first row may still be searching."""
+    """Three skips are steps besides those with rows; the first row may belong to the scale search."""
     assert 3 / (147 + 3) == 0.02
     assert bool(found("scaler-skips", halved(50, 90, 130, steps=steps))) is fires
 
@@ -210,26 +212,26 @@ def test_the_search_for_the_first_scale_does_not_count() -> None:
     assert finding.evidence[0].startswith("4 of 138 steps")
 
 
-def test_a_search_that_does_not_end_is_no_search() -> None:
-    """Halved in every fifth step for good: by then any scale would have been found."""
+def test_a_scale_that_never_settles_is_reported() -> None:
+    """Halve the scale in every fifth step for so long that any scale would have settled."""
     finding = one("scaler-skips", halved(*range(5, 60, 5), first=2.0**40))
     assert finding.share.value == pytest.approx(5 / (150 - 31 + 5))
     assert finding.title.startswith("The gradient scaler skips 4.0 %")
 
 
-def test_a_search_before_the_first_step_is_one_too() -> None:
+def test_a_scale_search_before_the_first_step_does_not_count() -> None:
     assert not found("scaler-skips", scaled([1024.0] * 100, [20, *([1] * 99)]))
 
 
-def test_steps_left_out_where_the_scale_had_grown_are_seen() -> None:
-    """Every third step the scale grows sixteenfold, and comes back in four steps that are left out."""
+def test_skips_after_the_scale_grew_are_counted() -> None:
+    """Every third step the scale grows sixteenfold and returns in four skipped steps."""
     finding = one("scaler-skips", scaled([1024.0] * 99, [5, 1, 1] * 33))
     assert finding.share.value > 0.5
     assert "had a scale of 1024" in finding.evidence[1]
 
 
-def test_a_fused_optimizers_steps_have_rows_of_their_own() -> None:
-    """Without attempts, or with one for each row, a lower scale is all that shows."""
+def test_skipped_steps_of_a_fused_optimizer_have_rows() -> None:
+    """Without attempts, or with one per row, only a lower scale shows the skip."""
     values = [65536.0 / 2 ** sum(it <= row for it in (50, 70, 90)) for row in range(100)]
     for attempts in ([1] * 100, [], [1] * 7):
         finding = one("scaler-skips", scaled(values, attempts))
@@ -237,23 +239,23 @@ def test_a_fused_optimizers_steps_have_rows_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(("first", "halvings", "kind"), [(8.0, 3, "wrong-numbers"), (4.0, 2, ""), (16.0, 3, "")])
-def test_a_scale_that_came_down_to_one_does_nothing(first: float, halvings: int, kind: str) -> None:
+def test_a_scale_of_one_is_reported(first: float, halvings: int, kind: str) -> None:
     findings = found("scaler-skips", halved(*range(1, halvings + 1), first=first))
     assert [it.kind for it in findings] == ([kind] if kind else [])
 
 
-def test_a_growing_scale_is_fine() -> None:
+def test_a_growing_scale_is_silent() -> None:
     values = tuple(1024.0 * 2 ** (row // 20) for row in range(150))
     assert not found("scaler-skips", Profile(evidence=RunEvidence(numbers=Numbers(scaler_scales=values))))
 
 
 @pytest.mark.parametrize(("skipped", "fires"), [(18, False), (19, True)])
-def test_a_count_alone_leaves_the_first_sixteen_aside(skipped: int, fires: bool) -> None:
+def test_a_count_without_scales_ignores_the_first_sixteen(skipped: int, fires: bool) -> None:
     profile = Profile(steps=Steps(wall_seconds=(0.1,) * 140), scaler_skipped_steps=skipped)
     assert bool(found("scaler-skips", profile)) is fires
 
 
-def test_bfloat16_is_advised_where_the_hardware_has_it() -> None:
+def test_bfloat16_is_advised_if_the_hardware_has_it() -> None:
     rows = (50, 70, 90, 110)
     assert "bfloat16" in one("scaler-skips", halved(*rows, machine=GPU)).remedy
     assert "bfloat16" not in one("scaler-skips", halved(*rows)).remedy

@@ -1,4 +1,4 @@
-"""The order of findings: wrong numbers, costs by what they cost, risks, hints."""
+"""The order of findings: wrong numbers, costs by size, risks, hints."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ IN_ORDER = (
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_costliest_comes_first(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Equal costs are ordered by rule, file and line, so that two runs read alike."""
+    """Equal costs are ordered by rule, file and line, so that reports are reproducible."""
     shuffled = list(IN_ORDER)
     random.Random(seed).shuffle(shuffled)
     monkeypatch.setattr(rank, "all_rules", lambda: rules_that_find(*shuffled))
@@ -64,7 +64,7 @@ def test_the_costliest_comes_first(monkeypatch: pytest.MonkeyPatch, seed: int) -
 
 
 def test_no_bound_ranks_above_a_cost_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bound of 38 % stood above the cause that cost 12 %, and was worth nothing."""
+    """Regression: a bound of 38 %, whose removal saved nothing, ranked above a cost of 12 %."""
     large = Finding(rule="large-bound", share=at_most(0.4), title="1.")
     small = Finding(rule="small-bound", share=at_most(0.3), title="1.")
     sure = Finding(rule="sure", share=between(0.2, 0.19, 0.21), title="1.")
@@ -86,7 +86,7 @@ def rule_that_explains(name: str, explains: str, found: Finding) -> Rule:
     return replace(rule, name=name, explains=(explains,))
 
 
-def test_a_cause_becomes_part_of_what_it_explains(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cause_is_merged_into_the_finding_it_explains(monkeypatch: pytest.MonkeyPatch) -> None:
     effect = msgspec.structs.replace(
         finding("effect", value=0.6, line=3), evidence=("wait: 6 of 10 ms, 60 %",), remedy="Guess.", levers=("a",)
     )
@@ -102,9 +102,7 @@ def test_a_cause_becomes_part_of_what_it_explains(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("kind", ["hint", "cost"])
-def test_a_cause_that_does_not_cost_the_same_says_what_it_is(
-    monkeypatch: pytest.MonkeyPatch, kind: FindingKind
-) -> None:
+def test_a_merged_cause_without_a_cost_adds_its_title(monkeypatch: pytest.MonkeyPatch, kind: FindingKind) -> None:
     effect, cause = finding("effect", value=0.6, line=3), finding("cause", kind=kind, line=3)
     cause = msgspec.structs.replace(cause, title="4 would do.")
     known = rules_that_find(effect) | {"cause": rule_that_explains("cause", "effect", cause)}
@@ -113,14 +111,14 @@ def test_a_cause_that_does_not_cost_the_same_says_what_it_is(
     assert found.evidence == ("4 would do.",) and found.kind == "cost"
 
 
-def test_a_cause_at_another_line_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cause_at_another_line_is_reported_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     effect, cause = finding("effect", value=0.6, line=3), finding("cause", value=0.5, line=4)
     known = rules_that_find(effect) | {"cause": rule_that_explains("cause", "effect", cause)}
     monkeypatch.setattr(rank, "all_rules", lambda: known)
     assert diagnose(Profile()) == (effect, cause)
 
 
-def test_some_rules_come_behind_all_others_of_their_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_may_rank_last_among_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     first, last = finding("z", kind="hint"), finding("a", kind="hint")
     known = rules_that_find(first, last)
     known["a"] = replace(known["a"], ranks_last=True)
@@ -134,7 +132,7 @@ SITE = CallSite(role="loader", file="train.py", line=5)
 
 
 def waiting_for(workers: int, *rates: tuple[int, float]) -> Profile:
-    """A step that waits six tenths of its time, on a machine with twelve cores."""
+    """Make a step that waits for 60 % of its time, on a machine with twelve cores."""
     loader = LoaderFacts(dataset="Images", batch_size=32, workers=workers, prefetch_factor=2, site=SITE)
     return Profile(
         account=PhaseAccount(
@@ -157,8 +155,8 @@ def waiting_for(workers: int, *rates: tuple[int, float]) -> Profile:
     )
 
 
-def test_too_many_workers_are_one_finding_with_the_number_that_was_best() -> None:
-    """The first finding said to add workers, and the third to take eleven of twelve away."""
+def test_too_many_workers_is_one_finding_with_the_best_number() -> None:
+    """Regression: the first finding said to add workers, the third to remove eleven of twelve."""
     (found,) = diagnose(waiting_for(12, (12, 89.0), (4, 900.0), (1, 1955.0), (0, 700.0)))
     assert (found.rule, found.causes, found.kind) == ("loader-bound", ("too-many-workers",), "cost")
     assert found.evidence[0] == "1 worker would load 22 times as fast as the script's 12."
@@ -166,7 +164,7 @@ def test_too_many_workers_are_one_finding_with_the_number_that_was_best() -> Non
     assert "add workers" not in found.remedy
 
 
-def test_of_fewer_workers_the_fastest_are_named() -> None:
+def test_the_fastest_lower_worker_count_is_named() -> None:
     (found,) = diagnose(waiting_for(12, (12, 89.0), (4, 1955.0), (1, 100.0)))
     assert "num_workers=4," in found.remedy
 
@@ -186,12 +184,12 @@ def test_no_workers_and_the_wait_for_data_are_one_finding() -> None:
         ((), "add workers as long as cores are free"),
     ],
 )
-def test_a_loader_with_workers_is_told_what_was_measured(rates: tuple[tuple[int, float], ...], says: str) -> None:
+def test_a_loader_with_workers_gets_the_measured_rates(rates: tuple[tuple[int, float], ...], says: str) -> None:
     (found,) = diagnose(waiting_for(2, *rates))
     assert says in found.remedy and not found.causes
 
 
-def test_reads_in_every_step_come_last() -> None:
+def test_reads_in_every_step_rank_last() -> None:
     reads = rank.all_rules()["reads-in-every-step"]
     others = [it for it in rank.all_rules().values() if it.ranks_last]
     assert others == [reads]

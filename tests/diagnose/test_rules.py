@@ -1,4 +1,4 @@
-"""What holds for every rule of the folder, this one and the next."""
+"""Properties of every rule, including rules added later."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ every_rule = pytest.mark.parametrize("rule", all_rules().values(), ids=lambda it
 
 
 @pytest.mark.parametrize("group", EXPECTED)
-def test_the_first_set_is_there(group: str) -> None:
+def test_all_expected_rules_exist(group: str) -> None:
     assert {it.name for it in all_rules().values() if it.group == group} >= EXPECTED[group]
 
 
@@ -84,7 +84,7 @@ def test_the_page_begins_with_a_sentence(rule: Rule) -> None:
 
 
 @every_rule
-def test_the_rule_says_what_it_is(rule: Rule) -> None:
+def test_the_rule_declares_its_fields(rule: Rule) -> None:
     assert rule.name == rule.name.lower().replace("_", "-")
     assert rule.title.strip() == rule.title and rule.title and "\n" not in rule.title
     assert not rule.title.endswith(".")
@@ -101,32 +101,34 @@ def test_no_two_rules_have_the_same_title() -> None:
 def test_there_are_enough_examples(rule: Rule) -> None:
     assert len(rule.fires) >= 2
     assert len(rule.silent) >= 2
-    assert Profile() in rule.silent.values(), "nothing measured must be among the silent examples"
-    assert len([it for it in rule.silent.values() if it != Profile()]) >= 1, "a near miss must be among them too"
+    assert Profile() in rule.silent.values(), "the silent examples must include an empty profile"
+    assert len([it for it in rule.silent.values() if it != Profile()]) >= 1, (
+        "the silent examples must include a near miss"
+    )
 
 
 @every_rule
-def test_it_fires_where_it_must(rule: Rule) -> None:
+def test_the_rule_fires_on_its_examples(rule: Rule) -> None:
     assert [what for what, profile in rule.fires.items() if not list(rule.check(profile))] == []
     for finding in (it for profile in rule.fires.values() for it in rule.check(profile)):
         assert_sound(rule, finding)
 
 
 @every_rule
-def test_it_is_silent_where_it_must(rule: Rule) -> None:
+def test_the_rule_is_silent_on_its_counterexamples(rule: Rule) -> None:
     found = {what: list(rule.check(profile)) for what, profile in rule.silent.items()}
     assert {what: findings for what, findings in found.items() if findings} == {}
 
 
 @every_rule
 def test_examples_are_profiles_as_they_are_stored(rule: Rule) -> None:
-    """Records check their types when they are read, so this also finds a field of a wrong type."""
+    """Also find fields of a wrong type, since records check types when they are read."""
     for what, profile in (*rule.fires.items(), *rule.silent.items()):
         assert msgspec.json.decode(msgspec.json.encode(profile), type=Profile) == profile, what
 
 
 @every_rule
-def test_it_copes_with_what_other_rules_are_about(rule: Rule) -> None:
+def test_the_rule_handles_the_examples_of_other_rules(rule: Rule) -> None:
     for other in all_rules().values():
         for profile in (*other.fires.values(), *other.silent.values()):
             for finding in rule.check(profile):
@@ -139,12 +141,12 @@ def test_the_same_profile_gives_the_same_findings(rule: Rule) -> None:
         assert list(rule.check(profile)) == list(rule.check(profile))
 
 
-def test_nothing_measured_nothing_found() -> None:
+def test_an_empty_profile_has_no_findings() -> None:
     assert diagnose(Profile()) == ()
 
 
 @pytest.mark.parametrize("lever", all_levers().values(), ids=lambda it: it.name)
-def test_levers_answer_rules_that_exist(lever: object) -> None:
+def test_levers_address_rules_that_exist(lever: object) -> None:
     addresses = lever.addresses  # type: ignore[attr-defined]
     assert addresses
     assert set(addresses) <= set(all_rules())
@@ -152,7 +154,7 @@ def test_levers_answer_rules_that_exist(lever: object) -> None:
 
 
 def assert_sound(rule: Rule, finding: Finding) -> None:
-    """What holds for every finding, whatever it was made of."""
+    """Check the properties of every finding."""
     assert finding.rule == rule.name
     share = finding.share
     assert 0 <= share.low <= share.value <= share.high <= 1
@@ -160,12 +162,12 @@ def assert_sound(rule: Rule, finding: Finding) -> None:
     if finding.kind == "cost":
         assert share.value > 0
     if finding.kind in ("risk", "hint"):
-        assert share.value == 0, "a risk costs nothing yet, and what a hint could save is not known"
+        assert share.value == 0, "a risk costs nothing yet, and the saving of a hint is unknown"
     assert_shown_well(finding.title)
     assert finding.title.endswith("."), "the title is one sentence"
-    assert any(it.isdigit() for it in finding.title), "the title carries its number"
+    assert any(it.isdigit() for it in finding.title), "the title contains its number"
     assert finding.evidence
-    assert any(it.isdigit() for line in finding.evidence for it in line), "evidence is figures"
+    assert any(it.isdigit() for line in finding.evidence for it in line), "evidence consists of figures"
     for line in finding.evidence:
         assert_shown_well(line)
     assert finding.remedy and "!" not in finding.remedy

@@ -1,4 +1,4 @@
-"""slow-matmul-precision: what faster products could save, from the rates measured at their own size."""
+"""slow-matmul-precision: the saving by faster products, from rates measured at their size."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FLOAT32_RATES = {"cpu": 5.0e11, "cuda": 4.5e13}
 
 
 def float32_product(milliseconds: float, device: str = "cuda", *, part: float = 1.0) -> OperatorRow:
-    """Products of a size whose rates are in the examples; at its rate they take ``part`` of that time."""
+    """Make products of a size with known rates, at which they take ``part`` of the time."""
     calls = math.ceil(part * milliseconds * 1e-3 * STEPS * FLOAT32_RATES[device] / (2 * 1024**3))
     row = operator("aten::mm", milliseconds, [(1024, 1024), (1024, 1024)])
     return msgspec.structs.replace(row, calls=calls)
 
 
-def test_the_bound_is_the_share_times_what_the_rates_of_the_size_differ_by() -> None:
+def test_the_bound_scales_the_share_by_the_rates_of_its_size() -> None:
     finding = one("slow-matmul-precision", run_on(GPU, float32_product(40), BUSY))
     assert finding.share.value == pytest.approx(0.40 * (1 - 4.5e13 / 3.5e14))
     assert finding.share.low == 0.0
@@ -36,12 +36,12 @@ def test_the_bound_is_the_share_times_what_the_rates_of_the_size_differ_by() -> 
 
 
 def thin_product(milliseconds: float, calls: int) -> OperatorRow:
-    """So few rows that reading the other matrix takes the time."""
+    """Make products with so few rows that reading the other matrix takes the time."""
     return operator("aten::mm", milliseconds, [(8, 2048), (2048, 2048)], calls=calls)
 
 
-def test_no_more_is_saved_than_the_operations_take_at_the_measured_rate() -> None:
-    """By hand bfloat16 changed nothing in a network of such products."""
+def test_the_saving_is_bounded_by_the_measured_rate() -> None:
+    """Regression: bfloat16 made no difference in a network of such products."""
     row = thin_product(60, calls=5)
     rates = Rates(CPU.ceilings, "cpu")
     work = work_of(row, {})
@@ -49,20 +49,22 @@ def test_no_more_is_saved_than_the_operations_take_at_the_measured_rate() -> Non
     at_the_rate = 5 * (rates.seconds("float32", work) or 0) / 0.1
     assert at_the_rate < 0.05
     assert not found("slow-matmul-precision", run_on(CPU, row))
-    beside = one("slow-matmul-precision", run_on(CPU, row, float32_product(30, "cpu")))
+    changed = one("slow-matmul-precision", run_on(CPU, row, float32_product(30, "cpu")))
     ratio = (rates.seconds("bfloat16", work) or 0) / (rates.seconds("float32", work) or 1)
-    assert beside.share.value == pytest.approx(0.30 * 0.75 + at_the_rate * (1 - ratio))
+    assert changed.share.value == pytest.approx(0.30 * 0.75 + at_the_rate * (1 - ratio))
 
 
-def test_a_machine_that_was_slower_than_in_the_test_was_slower_for_all_products() -> None:
-    """While others computed, the test's best tries slipped between them, and the script's steps did not: by hand 54 %
-    were saved where 33 % should have been the most."""
+def test_rates_are_scaled_if_the_machine_was_slower() -> None:
+    """Regression: 54 % were saved where the bound was 33 %.
+
+    Other processes slowed down the script's steps but not the best repetitions of the rate test.
+    """
     row = float32_product(80, "cpu", part=0.5)
     assert one("slow-matmul-precision", run_on(CPU, row)).share.value == pytest.approx(0.80 * 0.75)
 
 
-def test_convolutions_and_recurrent_layers_are_bounded_by_their_own_time() -> None:
-    """Rates of products are none of theirs: by hand 38 % were saved in convolutions at a tenth of such a rate."""
+def test_convolutions_and_rnns_are_bounded_by_their_own_time() -> None:
+    """Regression: 38 % were saved in convolutions at a tenth of the rate of products."""
     image, weight = (32, 64, 16, 16), (64, 64, 3, 3)
     backward = operator("aten::convolution_backward", 60, [image, image, weight])
     work = work_of(backward, {(image, weight): image})
@@ -82,13 +84,13 @@ def test_a_script_with_fewer_threads_than_the_test_reaches_less() -> None:
 
 
 @pytest.mark.parametrize(("milliseconds", "fires"), [(6.7, True), (6.6, False)])
-def test_what_is_saved_must_be_worth_a_look(milliseconds: float, fires: bool) -> None:
-    """On the CPU of the examples bfloat16 is four times as fast with this size, so three quarters are saved."""
+def test_small_savings_are_silent(milliseconds: float, fires: bool) -> None:
+    """On the examples' CPU bfloat16 is four times as fast at this size, so three quarters are saved."""
     assert 0.066 * 0.75 < WORTH_A_LOOK < 0.067 * 0.75
     assert bool(found("slow-matmul-precision", run_on(CPU, float32_product(milliseconds, "cpu")))) is fires
 
 
-def test_nothing_is_said_to_take_more_than_forward_and_backward_do() -> None:
+def test_the_bound_is_at_most_forward_and_backward() -> None:
     run = run_on(CPU, float32_product(60, "cpu"))
     account = run.account.with_seconds(("forward", 0.005), ("backward", 0.008), ("other", 0.077))
     finding = one("slow-matmul-precision", msgspec.structs.replace(run, account=account))
@@ -96,15 +98,15 @@ def test_nothing_is_said_to_take_more_than_forward_and_backward_do() -> None:
     assert "take 13 % of the step" in finding.title and "13 % of the step" in finding.evidence[0]
 
 
-def test_small_products_that_the_other_format_makes_slower_are_no_finding() -> None:
-    """A tiny network: by hand bfloat16 made such scripts slower, and they were told to use it."""
+def test_small_products_that_become_slower_are_silent() -> None:
+    """Regression: bfloat16 was advised for tiny networks, which it made slower."""
     small = operator("aten::addmm", 60, [(64,), (32, 64), (64, 64)], calls=1000)
     assert not found("slow-matmul-precision", run_on(CPU, small))
     large = operator("aten::addmm", 60, [(512,), (1024, 512), (512, 512)], calls=100)
     assert found("slow-matmul-precision", run_on(CPU, large))
 
 
-def test_converting_weights_is_taken_off() -> None:
+def test_the_cost_of_converting_weights_is_subtracted() -> None:
     layers = (LayerUse(kind="Linear", name="net.0", weight_shape=(1024, 1024), count=4),)
     run = run_on(CPU, float32_product(40, "cpu"))
     evidence = msgspec.structs.replace(run.evidence, layers=layers)
@@ -134,7 +136,7 @@ def test_converting_weights_is_taken_off() -> None:
         (operator("aten::gelu", 1, [(8, 8)]), None),
     ],
 )
-def test_work_is_read_off_the_shapes(row: OperatorRow, operations: float | None) -> None:
+def test_work_follows_from_the_shapes(row: OperatorRow, operations: float | None) -> None:
     outputs = {((4, 16, 32, 32), (32, 16, 3, 3)): (4, 32, 15, 15)}
     work = work_of(row, outputs)  # type: ignore[arg-type]
     assert (work.operations if work else None) == operations
@@ -180,11 +182,11 @@ def test_products_with_a_short_side_have_rates_of_their_own(shapes: list[tuple[i
     assert rates.rate_of("float32", work) == pytest.approx(expected)
 
 
-def test_rates_of_sizes_between_and_beyond_those_measured() -> None:
+def test_rates_are_interpolated_and_extrapolated() -> None:
     rates = Rates(CPU.ceilings, "cpu")
     assert rates.rate("float32", 1024) == 5.0e11
     assert 4e10 < (rates.rate("bfloat16", 128) or 0) < 1.2e12
-    assert rates.rate("float32", 8) == 8e9, "so small a product is mostly the call"
+    assert rates.rate("float32", 8) == 8e9, "so small a product is mostly call overhead"
     assert rates.rate("float32", 4 * 1024) == 5.0e11
     assert rates.rate("float32", 4 * 1024 + 1) is None
     assert rates.rate("float16", 64) is None
@@ -193,7 +195,7 @@ def test_rates_of_sizes_between_and_beyond_those_measured() -> None:
     assert rates.conversion_seconds("float32", 10**6) == 0.0
 
 
-def test_converting_more_than_was_measured_takes_at_least_what_memory_allows() -> None:
+def test_large_conversions_take_at_least_their_memory_time() -> None:
     numbers = 2 * 1024**2
     in_memory = Rates(CPU.ceilings, "cpu").conversion_seconds("bfloat16", numbers)
     assert CPU.ceilings.memory_bytes_per_second is not None
@@ -203,8 +205,8 @@ def test_converting_more_than_was_measured_takes_at_least_what_memory_allows() -
     assert in_memory > unknown.conversion_seconds("bfloat16", numbers)
 
 
-def test_each_layer_pays_for_autocasts_calls_and_embeddings_do_not() -> None:
-    """A compiled model of two small layers was told of 5.3 %, and was 26 % slower under autocast."""
+def test_layers_pay_for_autocast_calls_and_embeddings_do_not() -> None:
+    """Regression: a compiled model with a finding of 5.3 % was 26 % slower under autocast."""
     linear = LayerUse(kind="Linear", name="net.0", weight_shape=(16, 16), count=50)
     embedding = LayerUse(kind="Embedding", name="net.e", weight_shape=(100_000, 512))
     run = run_on(CPU, float32_product(60, "cpu"))
@@ -222,8 +224,8 @@ def test_each_layer_pays_for_autocasts_calls_and_embeddings_do_not() -> None:
     assert saved(embedding, 2e-5) == one("slow-matmul-precision", run).share.value
 
 
-def test_layers_of_a_compiled_model_are_known_by_their_products() -> None:
-    """They are not watched, since hooks would have it compiled again: their conversions were free by that."""
+def test_layers_of_a_compiled_model_follow_from_its_products() -> None:
+    """Regression: layers of compiled models are not observed, so their conversions counted as free."""
     forward = operator("aten::addmm", 40, [(512,), (512, 512), (512, 512)], calls=30)
     backward = operator("aten::mm", 30, [(512, 512), (512, 512)], calls=50)
     ceilings = msgspec.structs.replace(CPU.ceilings, autocast_seconds_per_layer=(("cpu:bfloat16", 1e-4),))
@@ -238,7 +240,7 @@ def test_layers_of_a_compiled_model_are_known_by_their_products() -> None:
 
 
 def test_fresh_memory_is_subtracted_in_proportion() -> None:
-    """Up to a quarter of the gradients' bytes, with which the heap's end is on the way back to the system."""
+    """Subtract fresh memory up to a quarter of the gradients' bytes."""
     weights, seconds_per_byte = 1024**2, 1e-9
     layers = (LayerUse(kind="Linear", name="net.0", weight_shape=(1024, 1024), count=1),)
     ceilings = msgspec.structs.replace(CPU.ceilings, fresh_memory_seconds_per_byte=seconds_per_byte)
@@ -255,7 +257,7 @@ def test_fresh_memory_is_subtracted_in_proportion() -> None:
     assert saved(0.0) - saved(9.0 * weights) == pytest.approx(whole), "no more than all of it"
 
 
-def test_convolutions_run_in_tensorfloat_already_and_are_weighed_apart() -> None:
+def test_convolutions_in_tensorfloat_count_separately() -> None:
     image, weight = (64, 64, 32, 32), (64, 64, 4, 4)
     backward = operator("aten::convolution_backward", 0, [image, image, weight])
     convolution = operator("aten::cudnn_convolution", 40, [image, weight], calls=1100)
@@ -268,7 +270,7 @@ def test_convolutions_run_in_tensorfloat_already_and_are_weighed_apart() -> None
     assert "set_float32_matmul_precision" not in alone.remedy
 
 
-def test_an_older_gpu_is_told_of_float16_and_a_scaler() -> None:
+def test_an_older_gpu_gets_advice_on_float16_and_a_scaler() -> None:
     turing = Accelerator(
         kind="cuda", name="T4", memory_bytes=1 << 34, capability="7.5", native_dtypes=("float32", "float16")
     )
@@ -277,14 +279,14 @@ def test_an_older_gpu_is_told_of_float16_and_a_scaler() -> None:
     assert "matmul-precision" not in finding.levers
 
 
-def test_a_device_that_nobody_knows_gives_no_ground() -> None:
+def test_an_unknown_device_gives_no_reason() -> None:
     run = run_on(GPU, float32_product(60))
     assert found("slow-matmul-precision", run)
     facts = msgspec.structs.replace(run.facts, device="mps")
     assert not found("slow-matmul-precision", msgspec.structs.replace(run, facts=facts))
 
 
-def test_rates_of_another_device_are_no_rates() -> None:
+def test_rates_of_another_device_are_not_used() -> None:
     of_cpu = msgspec.structs.replace(GPU, ceilings=CPU.ceilings)
     finding = one("slow-matmul-precision", run_on(of_cpu, float32_product(60)))
     assert finding.kind == "hint" and finding.share.value == 0
@@ -293,17 +295,17 @@ def test_rates_of_another_device_are_no_rates() -> None:
 
 
 def test_without_rates_of_small_products_there_is_no_figure() -> None:
-    """As in a study of before sizes were measured."""
+    """Read a study from before sizes were measured."""
     old = msgspec.structs.replace(CPU, ceilings=msgspec.structs.replace(CPU.ceilings, matmul_by_size=()))
     assert one("slow-matmul-precision", run_on(old, float32_product(60, "cpu"))).kind == "hint"
 
 
-def test_products_far_larger_than_any_that_was_measured_give_no_figure() -> None:
+def test_products_far_larger_than_measured_give_no_figure() -> None:
     huge = operator("aten::mm", 60, [(1 << 15, 1 << 15), (1 << 15, 1 << 15)])
     assert one("slow-matmul-precision", run_on(CPU, huge)).kind == "hint"
 
 
-def test_rates_in_doubt_give_no_figure() -> None:
+def test_unreliable_rates_give_no_figure() -> None:
     doubts = (("cpu", "These rates varied by 60 % within their test."), ("cuda", "So did these, by 3 %."))
     ceilings = msgspec.structs.replace(CPU.ceilings, doubts=doubts)
     finding = one(
@@ -313,15 +315,15 @@ def test_rates_in_doubt_give_no_figure() -> None:
     assert "varied by 60 %" in finding.evidence[1] and "So did these" not in finding.evidence[1]
 
 
-def test_sparse_products_are_neither_slow_nor_faster_than_the_machine() -> None:
-    """A trace shows the shape of a graph's adjacency and not that it is nearly empty; the counted operations do."""
+def test_sparse_products_are_silent() -> None:
+    """The shape of an adjacency matrix does not show that it is sparse; the counted operations do."""
     adjacency = operator("aten::mm", 60, [(20_000, 20_000), (20_000, 16)], calls=30)
     model = ModelFacts(kind="Net", parameters=1000, flops_per_step=1e7)
     assert not found("slow-matmul-precision", run_on(CPU, adjacency, model=model))
     assert beaten(run_on(CPU, adjacency)) and not beaten(run_on(CPU, adjacency, model=model))
 
 
-def test_rates_in_doubt_that_leave_nothing_to_gain_are_no_hint() -> None:
+def test_unreliable_rates_without_a_gain_are_silent() -> None:
     doubts = (("cpu", "These rates varied by 60 % within their test."),)
     ceilings = msgspec.structs.replace(CPU.ceilings, doubts=doubts)
     machine = msgspec.structs.replace(CPU, ceilings=ceilings)
@@ -330,8 +332,8 @@ def test_rates_in_doubt_that_leave_nothing_to_gain_are_no_hint() -> None:
     assert not found("slow-matmul-precision", run_on(machine, thin_product(60, calls=5)))
 
 
-def test_rates_that_the_script_itself_beats_are_in_doubt() -> None:
-    """As measured by the issue: a ceiling of 14.7 GFLOP/s where hundreds are usual."""
+def test_rates_that_the_script_exceeds_are_unreliable() -> None:
+    """Regression: a ceiling of 14.7 GFLOP/s was measured where hundreds are usual."""
     disturbed = msgspec.structs.replace(CPU.ceilings, matmul_flops_per_second=(("cpu:float32", 1.47e10),))
     row = operator("aten::mm", 60, [(1024, 1024), (1024, 1024)], calls=12)
     finding = one("slow-matmul-precision", run_on(msgspec.structs.replace(CPU, ceilings=disturbed), row))
@@ -340,6 +342,6 @@ def test_rates_that_the_script_itself_beats_are_in_doubt() -> None:
 
 
 def test_the_line_is_the_models_call() -> None:
-    """The products' own places are those of their layers, or of the loop for the backward ones."""
+    """Name the model's call, not the places of the layers or of the backward pass."""
     placed = operator("aten::mm", 60, [(512, 512), (512, 512)], calls=200, place="net.py(12): forward")
     assert one("slow-matmul-precision", run_on(CPU, placed, sites=(SITE,))).site == SITE

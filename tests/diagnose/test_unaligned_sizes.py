@@ -1,4 +1,4 @@
-"""unaligned-sizes: which sides count, and what their alignment could save."""
+"""unaligned-sizes: which sides count, and what alignment could save."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def logits(
 
 
 def layer(milliseconds: float, *, rows: int, inputs: int, outputs: int, calls: int = 1) -> OperatorRow:
-    """The product of a layer with a bias, in float16."""
+    """Make the product of a layer with a bias, in float16."""
     shapes = [(outputs,), (rows, inputs), (inputs, outputs)]
     return operator("aten::addmm", milliseconds, shapes, FLOAT16, calls=calls)
 
 
-def test_the_bound_leaves_what_the_product_needs_at_full_rate() -> None:
+def test_the_bound_excludes_the_time_at_full_rate() -> None:
     finding = one("unaligned-sizes", run_on(GPU, *logits(20), BUSY))
     needed_seconds = 2 * 8192 * 768 * 50257 / 6.0e14
     assert finding.share.value == pytest.approx(0.20 - needed_seconds / 0.1)
@@ -33,8 +33,8 @@ def test_the_bound_leaves_what_the_product_needs_at_full_rate() -> None:
     assert "50304 instead of 50257" in finding.remedy
 
 
-def test_what_memory_limits_is_not_held_against_the_matrix_units() -> None:
-    """64 numbers become 577: they take longer to write than to multiply."""
+def test_memory_bound_products_are_not_blamed_on_alignment() -> None:
+    """A layer from 64 to 577 features takes longer to write than to multiply."""
     finding = one("unaligned-sizes", run_on(GPU, layer(20, rows=400_000, inputs=64, outputs=577), BUSY))
     moved_seconds = 2 * (400_000 * 64 + 64 * 577 + 400_000 * 577) / 3.0e12
     assert moved_seconds > 2 * 400_000 * 64 * 577 / 6.0e14
@@ -60,7 +60,7 @@ def test_sixteen_bytes_are_eight_or_four_numbers(columns: int, dtype: str, preci
 
 
 def test_rows_may_have_any_number() -> None:
-    """The gradient of a weight has the rows in the middle, where no row of memory begins."""
+    """In the gradient of a weight the rows are the inner dimension, where alignment is irrelevant."""
     forward = operator("aten::mm", 20, [(8191, 768), (768, 3072)], BFLOAT16)
     of_weight = operator("aten::mm", 20, [(3072, 8191), (8191, 768)], BFLOAT16)
     weight = operator("aten::linear", 0, [(8191, 768), (3072, 768)], BFLOAT16)
@@ -68,8 +68,8 @@ def test_rows_may_have_any_number() -> None:
 
 
 @pytest.mark.parametrize("rows", [1000, 8191])
-def test_rows_are_no_width_even_where_a_weight_has_as_many(rows: int) -> None:
-    """A batch of 1000 samples, or of 8191, and 1001 classes."""
+def test_rows_do_not_count_even_if_a_weight_has_as_many(rows: int) -> None:
+    """Use batches of 1000 and 8191 samples, and 1001 classes."""
     logits = operator("aten::addmm", 15, [(1001,), (rows, 768), (768, 1001)], FLOAT16)
     hidden = operator("aten::addmm", 15, [(1001,), (1001, 768), (768, 3072)], FLOAT16)
     bias = operator("aten::addmm", 15, [(3072,), (rows, 768), (768, 3072)], FLOAT16)
@@ -77,8 +77,8 @@ def test_rows_are_no_width_even_where_a_weight_has_as_many(rows: int) -> None:
     assert finding.title.startswith("Matrix products with unaligned sides (1001) take 15 %")
 
 
-def test_tokens_are_no_width_of_attention_or_of_experts() -> None:
-    """577 tokens in scores and in what is read by them; experts with 501 tokens each, forward and backward."""
+def test_tokens_do_not_count_in_attention_or_experts() -> None:
+    """Use 577 tokens in attention, and experts with 501 tokens each, forward and backward."""
     scores = operator("aten::bmm", 10, [(768, 577, 64), (768, 64, 577)], FLOAT16)
     read = operator("aten::bmm", 10, [(768, 577, 577), (768, 577, 64)], FLOAT16)
     forward = operator("aten::bmm", 10, [(8, 501, 768), (8, 768, 3072)], FLOAT16)
@@ -90,21 +90,21 @@ def test_tokens_are_no_width_of_attention_or_of_experts() -> None:
     assert not found("unaligned-sizes", msgspec.structs.replace(run, evidence=evidence))
 
 
-def test_the_weights_of_experts_have_widths() -> None:
+def test_widths_of_expert_weights_count() -> None:
     run = run_on(GPU, operator("aten::bmm", 30, [(8, 512, 768), (8, 768, 3001)], FLOAT16), BUSY)
     layers = (LayerUse(kind="Experts", name="experts", weight_shape=(8, 768, 3001)),)
     evidence = msgspec.structs.replace(run.evidence, layers=layers)
     assert "3001" in one("unaligned-sizes", msgspec.structs.replace(run, evidence=evidence)).title
 
 
-def test_a_vocabulary_that_the_output_shares_with_the_embedding_is_a_width() -> None:
+def test_a_vocabulary_of_tied_embeddings_counts() -> None:
     run = run_on(GPU, operator("aten::mm", 30, [(8192, 768), (768, 50257)], BFLOAT16), BUSY)
     layers = (LayerUse(kind="Embedding", name="tokens", weight_shape=(50257, 768)),)
     evidence = msgspec.structs.replace(run.evidence, layers=layers)
     assert "50304 instead of 50257" in one("unaligned-sizes", msgspec.structs.replace(run, evidence=evidence)).remedy
 
 
-def test_layers_tell_the_sizes_of_weights_as_well() -> None:
+def test_layers_report_the_sizes_of_weights_too() -> None:
     run = run_on(GPU, operator("aten::mm", 30, [(8192, 768), (768, 50257)], BFLOAT16), BUSY)
     assert not found("unaligned-sizes", run)
     layer = LayerUse(kind="Linear", name="head", weight_shape=(50257, 768))
@@ -113,18 +113,18 @@ def test_layers_tell_the_sizes_of_weights_as_well() -> None:
 
 
 @pytest.mark.parametrize(("calls", "fires"), [(1500, True), (1501, False)])
-def test_kernels_of_some_microseconds_are_left_alone(calls: int, fires: bool) -> None:
+def test_kernels_of_a_few_microseconds_are_silent(calls: int, fires: bool) -> None:
     row = layer(30, rows=6400, inputs=99, outputs=99, calls=calls)
     assert bool(found("unaligned-sizes", run_on(GPU, row, BUSY))) is fires
 
 
 @pytest.mark.parametrize(("side", "fires"), [(63, False), (65, True)])
-def test_thin_products_are_left_alone(side: int, fires: bool) -> None:
+def test_thin_products_are_silent(side: int, fires: bool) -> None:
     row = layer(30, rows=8192, inputs=side, outputs=1001)
     assert bool(found("unaligned-sizes", run_on(GPU, row, BUSY))) is fires
 
 
-def test_a_convolutions_forward_is_counted_by_its_backwards_shapes() -> None:
+def test_a_convolution_takes_the_shapes_of_its_backward() -> None:
     image, weight, output = (64, 90, 56, 56), (120, 90, 3, 3), (64, 120, 56, 56)
     forward = operator("aten::cudnn_convolution", 10, [image, weight], FLOAT16)
     backward = operator("aten::convolution_backward", 20, [output, image, weight], FLOAT16)
@@ -134,13 +134,13 @@ def test_a_convolutions_forward_is_counted_by_its_backwards_shapes() -> None:
     assert finding.remedy.startswith("Round the sizes up: 96 instead of 90.")
 
 
-def test_grouped_convolutions_are_left_alone() -> None:
+def test_grouped_convolutions_are_silent() -> None:
     grouped = operator("aten::cudnn_convolution", 30, [(64, 90, 56, 56), (90, 1, 3, 3)], FLOAT16)
     assert not found("unaligned-sizes", run_on(GPU, grouped, BUSY))
 
 
 @pytest.mark.parametrize(("size", "better"), [(50257, 50304), (30522, 30528), (577, 584), (90, 96), (1001, 1008)])
-def test_sizes_are_rounded_up_generously_where_that_adds_little(size: int, better: int) -> None:
+def test_sizes_are_rounded_up_further_if_that_adds_little(size: int, better: int) -> None:
     row = layer(30, rows=4096, inputs=size, outputs=size)
     free = msgspec.structs.replace(GPU, ceilings=Ceilings())
     finding = one("unaligned-sizes", run_on(free, row, BUSY))
@@ -148,6 +148,6 @@ def test_sizes_are_rounded_up_generously_where_that_adds_little(size: int, bette
     assert "were not measured" in finding.evidence[-1]
 
 
-def test_only_nvidias_gpus_are_spoken_of() -> None:
+def test_only_nvidia_gpus_are_reported() -> None:
     rocm = msgspec.structs.replace(GPU.accelerators[0], kind="rocm")
     assert not found("unaligned-sizes", run_on(msgspec.structs.replace(GPU, accelerators=(rocm,)), *logits(30), BUSY))

@@ -1,4 +1,4 @@
-"""Figures, places and names as findings show them."""
+"""How findings show figures, places and names."""
 
 from __future__ import annotations
 
@@ -71,21 +71,21 @@ def test_counts() -> None:
     assert count(2, "batch", "batches") == "2 batches"
 
 
-def test_a_place_is_the_files_name_and_the_line() -> None:
+def test_a_place_is_the_file_name_and_the_line() -> None:
     assert place(CallSite(role="step", file="/home/ada/work/train.py", line=31)) == "train.py:31"
     assert place(None) == "an unknown line"
     assert place(CallSite(role="step", file="", line=0)) == "an unknown line"
     assert line_of("train.py", 3) == "train.py:3"
 
 
-def test_a_long_name_keeps_its_ends_on_one_line() -> None:
+def test_a_long_name_keeps_both_ends_on_one_line() -> None:
     assert name("Images") == "Images"
     long = name("begin" + "x" * 10_000 + "\n" + "y" * 10_000)
     assert len(long) <= 80 and long.startswith("begin") and "..." in long
     assert "\n" not in name("two\nlines")
 
 
-def test_the_levers_say_which_rules_they_answer() -> None:
+def test_levers_declare_the_rules_they_address() -> None:
     for rule in ("loader-bound", "pageable-copies", "no-such-rule"):
         assert levers_for(rule) == tuple(it.name for it in all_levers().values() if rule in it.addresses)
     assert "loader" in levers_for("loader-bound")

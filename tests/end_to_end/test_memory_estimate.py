@@ -115,7 +115,7 @@ def test_of_recurrent_layers_it_is_said_what_cannot_be_known(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the device is here")
-def test_a_script_that_asks_for_a_device_that_is_not_here_is_told_so(tmp_path: Path) -> None:
+def test_a_script_that_needs_a_missing_device_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     moved = SCRIPT.replace("model = Classifier()", "model = Classifier().cuda()")

@@ -1,4 +1,4 @@
-"""Hunts on real launches: planted causes are found at their line, and what is sound is left in peace."""
+"""Hunts on real launches: planted causes are found at their line, and sound scripts have no findings."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def test_a_worker_that_delivers_nan(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_data_that_was_spoilt_before_the_first_step(tmp_path: Path) -> None:
-    """The check from shortly before the step sees only that the data is bad; the one from the first line sees why."""
+def test_data_that_was_damaged_before_the_first_step(tmp_path: Path) -> None:
+    """The check from shortly before the step finds only that the data is bad; the one from the first line finds why."""
     found = hunted(tmp_path, "setup")
     assert found.noticed is not None and found.noticed.step == AT
     assert found.checked_from == 0
@@ -135,8 +135,8 @@ def test_a_compiled_model_is_checked_without_its_compiler(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_chance_is_told_from_what_repeats_itself(tmp_path: Path) -> None:
-    """Whatever came of it, nothing is claimed that a run did not show."""
+def test_chance_is_distinguished_from_what_repeats_itself(tmp_path: Path) -> None:
+    """Whatever the outcome, nothing is claimed that a run did not show."""
     found = hunted(tmp_path, "chance")
     assert found.noticed is not None
     assert found.repeated is None or origin(found).operation == "div"

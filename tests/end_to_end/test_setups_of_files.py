@@ -28,7 +28,7 @@ _LIMIT_SECONDS = 800.0
 
 def inside(prepare: str, project: Path, runs: Path, mode: str, *, before: tuple[str, ...] = ()) -> dict[str, Any]:
     """One trial in a mount namespace of its own in which the shell ran ``prepare``; skips where that is not allowed.
-    The words ``before`` come before the command."""
+    The arguments ``before`` precede the command."""
     told = unshared(prepare, [sys.executable, str(INSIDE), str(project), str(runs), mode], before=before)
     assert told.endswith("}\n"), told
     found: dict[str, Any] = json.loads(told.splitlines()[-1])
@@ -211,7 +211,7 @@ def test_runs_on_a_disk_without_inodes(tmp_path: Path, mode: str, inodes: int) -
     assert "No space left on device" in said and "Free some space there" in said, found
 
 
-def test_no_room_for_temporary_files_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_no_room_for_temporary_files_is_reported_in_a_sentence(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project", REPLACES_ITS_CHECKPOINT)
     (tmp_path / "full").mkdir()
     words, _ = command_line(["profile", "--budget", "5s", "--study", str(tmp_path / "studies"), "train.py"])
@@ -274,7 +274,7 @@ def test_an_ordinary_user(nobodys: Path, home: str, mode: str) -> None:
 
 
 def test_a_folder_of_a_team(nobodys: Path) -> None:
-    """Files of another user that this one may change, by their group: no layer of this user's can hold them."""
+    """Files of another user that this one may change, by their group: this user cannot create layers with them."""
     project = make_project(nobodys / "project", REPLACES_ITS_CHECKPOINT)
     _given_away(project, 0, NOBODY)
     for path in (project, *project.rglob("*")):

@@ -14,7 +14,7 @@ import msgspec
 
 from hotlap.export.gather import Gathered
 from hotlap.plan import EMPTY
-from hotlap.records import Block, LossCurves, Plan, Run, Steps, TurnSet
+from hotlap.records import Block, LossCurves, Plan, Replicate, Run, Steps
 
 
 def run_of(plan: Plan = EMPTY, *, step_seconds: float = 0.2) -> Run:
@@ -48,6 +48,6 @@ def gathered() -> Gathered:
         plan_average=(1.0, 0.951),
     )  # fmt: skip
     baseline, planned = run_of(), run_of(plan, step_seconds=0.05)
-    turns = TurnSet(runs=(baseline, baseline, planned), rounds=((0.1,), (0.1,), (0.03,)))
+    turns = Replicate(runs=(baseline, baseline, planned), rounds=((0.1,), (0.1,), (0.03,)))
     study = msgspec.structs.replace(fakes.FINISHED, losses=losses)
-    return Gathered(study=study, sets=(turns,), baseline=baseline, planned=planned)
+    return Gathered(study=study, replicates=(turns,), baseline=baseline, planned=planned)

@@ -87,11 +87,11 @@ def test_losses_findings_and_the_study(written: Callable[[str], list[dict[str, s
     assert list(json.loads(study[0]["plan"])) == ["loader", "mixed-precision", "compile"]
 
 
-def test_blocks_tell_warm_up_apart(written: Callable[[str], list[dict[str, str]]]) -> None:
+def test_blocks_mark_warm_up(written: Callable[[str], list[dict[str, str]]]) -> None:
     rows = written("blocks")
     assert len(rows) == 6
     assert [it["warm_up"] for it in rows[:2]] == ["true", "false"]
-    assert (rows[1]["set"], rows[1]["arm"], rows[1]["throttled"]) == ("1", "0", "heat")
+    assert (rows[1]["replicate"], rows[1]["arm"], rows[1]["throttled"]) == ("1", "0", "heat")
     assert float(rows[1]["device_energy_joules"]) == 7.5 and rows[1]["processor_energy_joules"] == ""
     assert rows[0]["plan_key"] == rows[2]["plan_key"] != rows[4]["plan_key"]
 

@@ -11,21 +11,21 @@ import pytest
 from hotlap.errors import StudyError
 from hotlap.experiment.options import Options
 from hotlap.export.gather import gather
-from hotlap.records import Plan, Run, Setting, Study, TurnSet
+from hotlap.records import Plan, Replicate, Run, Setting, Study
 from hotlap.study import TurnAnswer, create_study, load_study
 
 OTHER = Plan(settings=(Setting(lever="loader"),))
 
 
-def turns(*plans: Plan, seconds: float = 1.0) -> TurnSet:
+def turns(*plans: Plan, seconds: float = 1.0) -> Replicate:
     runs = tuple(Run(plan=plan, wall_seconds=seconds) for plan in plans)
-    return TurnSet(runs=runs, rounds=((0.1,),) * len(runs))
+    return Replicate(runs=runs, rounds=((0.1,),) * len(runs))
 
 
-def kept(root: Path, *sets: TurnSet, study: Study = fakes.FINISHED) -> Study:
-    """A study on disk whose journal holds these sets."""
+def kept(root: Path, *replicates: Replicate, study: Study = fakes.FINISHED) -> Study:
+    """A study on disk whose journal holds these replicates."""
     with create_study(root, study.workload, Options()) as journal:
-        for number, answer in enumerate(sets):
+        for number, answer in enumerate(replicates):
             journal.append(TurnAnswer(key="k", ordinal=number, elapsed_seconds=1.0, answer=answer))
         journal.save(msgspec.structs.replace(study, identifier=journal.header.identifier))
         return load_study(journal.directory)
@@ -35,7 +35,7 @@ def test_the_verification_is_the_last_set_of_the_plan_against_the_script(tmp_pat
     plan = fakes.FINISHED.plan
     first, last = turns(Plan(), Plan(), plan), turns(Plan(), Plan(), plan, seconds=2.0)
     found = gather(kept(tmp_path, first, turns(Plan(), Plan(), OTHER), last, turns(OTHER, OTHER, plan)))
-    assert len(found.sets) == 4
+    assert len(found.replicates) == 4
     assert (found.baseline, found.planned) == (last.runs[0], last.runs[2])
 
 
@@ -43,12 +43,12 @@ def test_without_verification_the_first_run_is_the_baseline(tmp_path: Path) -> N
     study = msgspec.structs.replace(fakes.INTERRUPTED, baseline=Run(wall_seconds=3.0))
     found = gather(kept(tmp_path, turns(Plan(), Plan(), study.plan), study=study))
     assert (found.baseline, found.planned) == (study.baseline, None)
-    assert len(found.sets) == 1
+    assert len(found.replicates) == 1
 
 
 def test_a_study_that_is_a_file_alone() -> None:
     found = gather(fakes.FINISHED)
-    assert (found.sets, found.planned) == ((), None)
+    assert (found.replicates, found.planned) == ((), None)
 
 
 def test_a_damaged_journal_is_an_error(tmp_path: Path) -> None:

@@ -27,11 +27,11 @@ def absent(package: str) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------
-# What they are told
+# What they receive
 # ---------------------------------------------------------------------------------------------
 
 
-def test_what_a_tracker_is_told(gathered: Gathered) -> None:
+def test_what_a_tracker_receives(gathered: Gathered) -> None:
     told = tracked(gathered)
     config, summary = dict(told.config), dict(told.summary)
     assert told.name == fakes.FINISHED.identifier
@@ -54,7 +54,7 @@ def test_names_are_harmless(text: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(fakes.STUDIES))
-def test_every_study_can_be_told(name: str) -> None:
+def test_every_study_can_be_put_into_words(name: str) -> None:
     study = msgspec.structs.replace(fakes.STUDIES[name], identifier=fakes.HOSTILE_TEXT)
     told = tracked(Gathered(study=study, baseline=study.baseline))
     for key, _ in (*told.config, *told.summary):
@@ -68,7 +68,7 @@ def test_every_study_can_be_told(name: str) -> None:
 
 
 class FakeMlflow(ModuleType):
-    """As much of MLflow's client as an export uses; keeps what it is given."""
+    """As much of MLflow's client as an export uses; records its arguments."""
 
     def __init__(self) -> None:
         super().__init__("mlflow")
@@ -170,7 +170,7 @@ def test_what_mlflow_refuses_is_an_error_for_a_person(
 
 
 class FakeWandb(ModuleType):
-    """As much of wandb as an export uses; keeps what it is given."""
+    """As much of wandb as an export uses; records its arguments."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__("wandb")
@@ -218,7 +218,7 @@ def test_wandb_stays_offline(gathered: Gathered, tmp_path: Path, fake_wandb: Fak
     assert fake_wandb.given["config"]["plan/compile"] and fake_wandb.finished
 
 
-def test_wandb_goes_online_only_when_asked(gathered: Gathered, tmp_path: Path, fake_wandb: FakeWandb) -> None:
+def test_wandb_goes_online_only_on_request(gathered: Gathered, tmp_path: Path, fake_wandb: FakeWandb) -> None:
     write_wandb(gathered, tmp_path, online=True, project="mine")
     assert (fake_wandb.given["mode"], fake_wandb.given["project"]) == ("online", "mine")
     with pytest.raises(StudyError, match="not logged in"):
@@ -251,7 +251,7 @@ def test_variables_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(absent("mlflow"), reason="needs MLflow: pip install 'hotlap[mlflow]'")
-@pytest.mark.filterwarnings("ignore")  # what the library warns of at import is its own affair
+@pytest.mark.filterwarnings("ignore")  # warnings of the library's import do not matter
 def test_mlflow_reads_back_what_was_written(gathered: Gathered, tmp_path: Path) -> None:
     identifier = write_mlflow(gathered, tmp_path / "store")
     with environment({"MLFLOW_ALLOW_FILE_STORE": "true", "MLFLOW_DISABLE_TELEMETRY": "true"}):

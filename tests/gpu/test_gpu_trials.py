@@ -56,7 +56,7 @@ def test_arms_take_turns_on_one_device(lab, lever) -> None:
     assert all(run.device_peak_bytes > 0 for run in turns.runs)
 
 
-def test_the_machine_knows_its_device_and_what_it_reaches(lab) -> None:
+def test_the_machine_has_its_device_and_its_rates(lab) -> None:
     import torch
 
     machine = lab.executor.machine()

@@ -51,7 +51,7 @@ def test_what_differs_in_a_fence_is_named() -> None:
 
 
 @pytest.mark.parametrize("mode", ["fence", "none"])
-def test_the_report_tells_of_gaps(mode: Mode, tmp_path: Path) -> None:
+def test_the_report_names_gaps(mode: Mode, tmp_path: Path) -> None:
     unavailable = Trial(mode, tmp_path).unavailable()
     if unavailable:
         pytest.skip(unavailable)

@@ -50,6 +50,21 @@ def named_rows() -> list[dict[str, Any]]:
     return [{"rows": torch.randn(2, 16), "scale": 2.0}]
 
 
+def rows_of_all_lengths() -> list[torch.Tensor]:
+    return [torch.randn(length, 16) for length in (2, 5, 8)]
+
+
+class Branching(Nested):
+    """What it computes depends on data, which no export can record."""
+
+    def forward(self, rows: torch.Tensor, scale: float = 1.0) -> Answer:
+        return super().forward(rows, 2.0 if rows.sum() > 0 else scale)
+
+
+def branching() -> torch.nn.Module:
+    return Branching().eval()
+
+
 class Raising(Nested):
     calls = 0
 

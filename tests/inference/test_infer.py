@@ -18,14 +18,15 @@ from hotlap.api import engine
 from hotlap.cli.main import main
 from hotlap.experiment.options import Options
 from hotlap.gain import claimed
-from hotlap.measure.quality import USUAL_LEVEL
 from hotlap.objective import for_inference, pareto_front
 from hotlap.procedures.infer import infer
 from hotlap.records import (
     ENGINE_PACKAGES,
+    USUAL_LEVEL,
     Assignment,
     CaptureOutputs,
     Crashed,
+    Ending,
     EngineReport,
     Failed,
     Kept,
@@ -45,6 +46,7 @@ from hotlap.records import (
     Workload,
 )
 from hotlap.render.blocks import Bullets, Table
+from hotlap.render.kinds.api import presenter_of
 from hotlap.render.markdown import markdown_report
 from hotlap.render.material import Material
 from hotlap.render.sections import candidates
@@ -53,6 +55,9 @@ WORKLOAD = Workload(
     kind="inference", target="serve:make_model", arguments=("--inputs", "serve:make_inputs"), directory="/", python="py"
 )
 LOGITS = np.random.default_rng(0).normal(size=(32, 10)).astype(np.float32)
+
+
+_SEGFAULT = Crashed(exit_code=-11, error="Segmentation fault")
 
 
 @dataclass
@@ -66,6 +71,7 @@ class FakeModel(FakeExecutor):
     drawn: bool = False
     deaf: frozenset[str] = frozenset()
     crashes: frozenset[str] = frozenset()
+    fault: Ending = _SEGFAULT
     engines: bool = False
     smaller: frozenset[str] = frozenset()
     idle: frozenset[str] = frozenset()
@@ -100,7 +106,7 @@ class FakeModel(FakeExecutor):
         peak = run.host_peak_bytes // 2 if levers & self.smaller else run.host_peak_bytes
         run = msgspec.structs.replace(run, facts=facts, engine=self._engine(arm.plan), host_peak_bytes=peak)
         if levers & self.crashes:
-            return msgspec.structs.replace(run, ending=Crashed(exit_code=-11, error="Segmentation fault"), blocks=())
+            return msgspec.structs.replace(run, ending=self.fault, blocks=())
         wall = run.steps.wall_seconds
         calls = msgspec.structs.replace(run.steps, phases=(("forward", wall),), loss=(None,) * len(wall))
         blocks = tuple(msgspec.structs.replace(it, first_step=8 * number) for number, it in enumerate(run.blocks))
@@ -172,7 +178,7 @@ def test_the_fastest_engine_loses_to_one_that_is_right(tmp_path: Path) -> None:
     assert isinstance(verdict(study, "openvino"), QualityLost)
 
 
-def test_an_engine_takes_the_place_of_what_torch_was_told(tmp_path: Path) -> None:
+def test_an_engine_replaces_what_torch_was_given(tmp_path: Path) -> None:
     factors = {"half-weights": 2.0, "onnx-runtime": 1.99, "openvino": 1.1}
     study = search(tmp_path, Options(only=tuple(factors)), engines=True, factors=factors, errors={})
     (only,) = kept(study)  # never two that exclude one another
@@ -187,7 +193,7 @@ def test_an_engine_takes_the_place_of_what_torch_was_told(tmp_path: Path) -> Non
         ({"absent": frozenset({"openvino"})}, "the model ran without it."),
     ],
 )
-def test_an_engine_that_did_not_do_what_was_asked_is_not_recommended(
+def test_an_engine_that_did_something_else_is_not_recommended(
     tmp_path: Path, fields: dict[str, frozenset[str]], said: str
 ) -> None:
     study = search(tmp_path, Options(only=("openvino",)), engines=True, factors={"openvino": 3.0}, errors={}, **fields)
@@ -281,7 +287,7 @@ def test_random_weights_prove_nothing_but_what_is_exact(tmp_path: Path) -> None:
     assert "half-weights" in {it.lever for it in accepted.plan.settings}
 
 
-def test_another_precision_than_asked_for_is_not_recommended(tmp_path: Path) -> None:
+def test_another_precision_than_requested_is_not_recommended(tmp_path: Path) -> None:
     study = search(tmp_path, deaf=frozenset({"half-weights"}))
     found = verdict(study, "half-weights")
     assert isinstance(found, NotVerified)
@@ -326,9 +332,30 @@ def test_the_command_reports_one_recommendation(
     assert "Use half-weights" in shown and "faster (95 % interval" in shown
     assert "outputs keep a quality of 0.99 on 1 input" in shown
     assert "p50" in shown and "p90" in shown
+    assert not [it for it in ("backward", "optimizer", "Most of a step", "host-to-device") if it in shown]
+    assert "hotlap export artefact" in shown
     for words in (["report", "--json"], ["report"], ["report", "--markdown"], ["history"]):
         assert main(words, engine=engine) == 0
         assert "half-weights" in capsys.readouterr().out or words == ["history"]
+
+
+def test_what_to_type_next_keeps_the_level_of_quality(tmp_path: Path) -> None:
+    for options, words in (
+        (Options(quality=0.9), "hotlap infer --quality 0.9 serve"),
+        (Options(), "hotlap infer serve"),
+    ):
+        executor = FakeModel(folder=tmp_path, interrupt_after=8)
+        study = infer(WORKLOAD, options, executor)
+        assert study.status == "interrupted" and study.quality_level == options.quality
+        (command, _), *_ = presenter_of("inference").next_commands(study, "")
+        assert command.startswith(words)
+
+
+def test_help_speaks_of_outputs_and_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["infer", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "verified that outputs keep the quality" in shown and "abort a trial if no call ends" in shown
+    assert "training" not in shown
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What holds for every lever of inference on a model that is really called: it runs, and keeps the outputs it owes."""
+"""What holds for every lever of inference on a model that is really called: it runs, and keeps its quality."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_an_engine_that_is_missing_is_skipped_with_what_installs_it(name: str, e
 
 
 @pytest.mark.parametrize(("lever", "setting"), SETTINGS, ids=lambda it: getattr(it, "name", ""))
-def test_each_runs_and_keeps_the_outputs_that_it_owes(launch: Launch, lever: Lever, setting: Setting) -> None:
+def test_each_runs_and_keeps_the_outputs_that_it_must(launch: Launch, lever: Lever, setting: Setting) -> None:
     plain, changed = run(launch), run(launch, setting)
     assert isinstance(changed.ending, Stopped), changed.ending
     outputs = compared_outputs(outputs_of(plain.outputs_path), outputs_of(changed.outputs_path))

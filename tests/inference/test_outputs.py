@@ -34,7 +34,7 @@ def test_the_reference_is_float32(launch: Launch) -> None:
     assert not rounded.all()
 
 
-def test_weights_that_were_drawn_are_told_from_loaded_ones(launch: Launch) -> None:
+def test_weights_that_were_drawn_are_distinguished_from_loaded_ones(launch: Launch) -> None:
     for model, share in (("mlp", 1.0), ("seeded", 1.0), ("loaded", 0.0)):
         once = launch(model, steps=1, instruments=(CaptureOutputs(),))
         again = launch(model, steps=1, seed=1, instruments=(ShiftSeeds(), CaptureOutputs()))

@@ -96,7 +96,7 @@ def test_losses_and_weights_are_the_same_to_the_last_bit_with_dropout(driver, se
     assert [it.runs for it in changed.blocks] == ([6] * 4 if setting is ALL else [6, 3, 6, 3])
 
 
-def test_a_forward_pass_holds_less_and_half_lies_between(driver) -> None:
+def test_a_forward_pass_holds_less_than_a_step(driver) -> None:
     torch.manual_seed(0)
     inputs = torch.randn(64, 8)
     held = []

@@ -151,7 +151,7 @@ def test_matmul_precision_follows_the_device() -> None:
 # -- convolutions --------------------------------------------------------------------------------
 
 
-def test_cudnn_benchmark_wants_convolutions_of_few_shapes_on_a_gpu() -> None:
+def test_cudnn_benchmark_needs_convolutions_of_few_shapes_on_a_gpu() -> None:
     assert cudnn_benchmark.obstacle(on_gpu(models=(IMAGES,))) is None
     assert "NVIDIA" in reason(cudnn_benchmark, on_cpu(models=(IMAGES,)))
     assert already(cudnn_benchmark, on_gpu(models=(IMAGES,), cudnn_benchmark=True))
@@ -160,7 +160,7 @@ def test_cudnn_benchmark_wants_convolutions_of_few_shapes_on_a_gpu() -> None:
     assert "20 shapes" in reason(cudnn_benchmark, on_gpu(models=(changing,)))
 
 
-def test_channels_last_wants_images() -> None:
+def test_channels_last_needs_images() -> None:
     assert channels_last.obstacle(on_cpu(models=(IMAGES,))) is None
     assert "no convolution" in reason(channels_last, on_cpu(models=(NET,)))
     sound = msgspec.structs.replace(IMAGES, input_shapes=((8, 1, 16000),))
@@ -224,13 +224,13 @@ def test_cpu_threads_tries_other_numbers_than_the_present_one() -> None:
     assert "accelerator" in reason(cpu_threads, on_gpu())
 
 
-def test_sdpa_attention_wants_an_eager_hugging_face_model() -> None:
+def test_sdpa_attention_needs_an_eager_hugging_face_model() -> None:
     assert sdpa_attention.obstacle(on_cpu(models=(msgspec.structs.replace(NET, attention="eager"),))) is None
     assert already(sdpa_attention, on_cpu(models=(msgspec.structs.replace(NET, attention="sdpa"),)))
     assert "not a Hugging Face" in reason(sdpa_attention, on_cpu(models=(NET,)))
 
 
-def test_huge_pages_wants_a_linux_that_gives_them_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_pages_needs_a_linux_that_gives_them_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     def linux(**facts: Any) -> Situation:
         return on_cpu(Machine(system="Linux", **facts))
 
@@ -258,7 +258,7 @@ def test_huge_pages_keeps_other_tunables(monkeypatch: pytest.MonkeyPatch, presen
     assert huge_pages.environment(make_setting("huge-pages")) == {"GLIBC_TUNABLES": then}
 
 
-def test_device_prefetch_wants_copies_on_a_gpu() -> None:
+def test_device_prefetch_needs_copies_on_a_gpu() -> None:
     feeds = (LoaderFacts(dataset="D"),)
     assert device_prefetch.obstacle(on_gpu(loaders=feeds)) is None
     assert "GPU" in reason(device_prefetch, on_cpu(loaders=feeds))
@@ -336,7 +336,7 @@ def test_only_training_loaders_decide_about_the_loader() -> None:
     assert loader.proof_for(situation, make_setting("loader", num_workers=2, pin_memory=True)) == "exact"
 
 
-def test_the_loader_leaves_iterable_data_sets_alone_and_owes_less_where_data_is_random() -> None:
+def test_the_loader_leaves_iterable_data_sets_alone() -> None:
     assert "iterable" in reason(loader, on_cpu(loaders=(LoaderFacts(dataset="D", iterable=True),)))
     setting = make_setting("loader", num_workers=1)
     assert loader.proof_for(on_cpu(loaders=(LoaderFacts(dataset="D"),)), setting) == "exact"

@@ -67,7 +67,7 @@ def test_fused_forms_are_used_and_train_alike(driver, model, batch, kind: type) 
     assert train(driver, model, optimizer, *batch) == pytest.approx(losses, rel=1e-5)
 
 
-def test_foreach_is_used_where_it_is_asked_for(driver, model, batch) -> None:
+def test_foreach_is_used_on_request(driver, model, batch) -> None:
     driver.install(FOREACH)
     optimizer = driver.optimizer(torch.optim.RMSprop, model.parameters(), lr=0.01)
     assert optimizer.param_groups[0]["foreach"] is True
@@ -102,7 +102,7 @@ def test_every_form_of_parameters_is_passed_on_whole(driver, model, form: str) -
     assert identities(optimizer) == identities(expected)
 
 
-def test_optimizers_that_cannot_be_fused_are_left_alone_and_said_so(driver, model) -> None:
+def test_optimizers_that_cannot_be_fused_are_left_alone_with_a_note(driver, model) -> None:
     class Own(torch.optim.Adam):
         def __init__(self, params, rate: float) -> None:
             super().__init__(params, lr=rate)

@@ -104,7 +104,7 @@ def test_workers_persist_only_where_the_data_set_need_not_know_its_epoch(driver,
 # -- left alone ----------------------------------------------------------------------------------
 
 
-def test_iterable_data_sets_are_left_alone_and_said_so(driver) -> None:
+def test_iterable_data_sets_are_left_alone_with_a_note(driver) -> None:
     driver.install(TWO)
     assert begun(driver, Endless(), num_workers=1).num_workers == 1
     assert "was not changed" in driver.hooks.notes[0] and "iterable" in driver.hooks.notes[0]
@@ -138,7 +138,7 @@ def test_a_loader_that_is_read_without_gradients_keeps_what_it_has(driver) -> No
 
 
 def test_a_loader_that_is_read_with_the_model_in_evaluation_mode_keeps_what_it_has(driver) -> None:
-    """Many loops take gradients off for the forward alone."""
+    """Many loops disable gradients only for the forward pass."""
     driver.install(TWO)
     model = torch.nn.Linear(2, 1)
     driver.forward(model, torch.ones(1, 2))
@@ -218,7 +218,7 @@ def test_the_lever_draws_nothing_from_python_or_numpy(driver) -> None:
 
 
 def test_copies_of_pinned_batches_do_not_wait_and_others_do(driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No device here: the plain `to` and `is_pinned` are replaced by ones that tell what reached them."""
+    """No device here: the plain `to` and `is_pinned` are replaced by ones that record their arguments."""
     reached = []
 
     def plain_to(tensor, *args, **kwargs):

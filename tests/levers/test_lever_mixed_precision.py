@@ -21,7 +21,7 @@ def in_autocast() -> bool:
 
 
 class Noticing(torch.autograd.Function):
-    """Writes down whether autocast was on in forward and in backward."""
+    """Record whether autocast was on in forward and in backward."""
 
     seen: list[tuple[str, bool]] = []  # noqa: RUF012
 
@@ -128,7 +128,7 @@ def test_gradients_survive_a_forward_without_gradients_in_the_same_step(driver, 
     actor, critic = torch.nn.Linear(6, 6), torch.nn.Linear(6, 1)
     action = driver.forward(actor, batch[0])
     with torch.no_grad():
-        critic.forward(batch[0])  # by a method, so nobody notices
+        critic.forward(batch[0])  # by a method, which no hook notices
     driver.backward(driver.forward(critic, action.float()).mean())
     assert all(it.grad is not None for module in (actor, critic) for it in module.parameters())
 
@@ -238,7 +238,7 @@ def test_sparse_gradients_settle_the_first_scale_as_well(driver) -> None:
     assert driver.hooks.scaler_skipped_steps == 0
 
 
-def test_a_step_that_is_left_out_is_told(driver, model, batch) -> None:
+def test_a_step_that_is_left_out_is_reported(driver, model, batch) -> None:
     told: list[object] = []
     driver.hooks.update_skipped.append(told.append)
     driver.install(FLOAT16)

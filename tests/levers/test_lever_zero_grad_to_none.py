@@ -1,4 +1,4 @@
-"""Gradients that are dropped where the script asks for zeros: the same losses, and nothing held between steps."""
+"""Gradients that are dropped instead of filled with zeros: the same losses, and nothing held between steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWNERS = (torch.optim.Optimizer, torch.nn.Module)
 
 @pytest.fixture(autouse=True)
 def torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a test makes of ``zero_grad`` is undone after it."""
+    """Restore ``zero_grad`` after each test."""
     for owner in OWNERS:
         monkeypatch.setattr(owner, "zero_grad", owner.zero_grad)
 
@@ -55,7 +55,7 @@ def put(owner: Any, name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("clear", [lambda it: it.zero_grad(False), lambda it: it.zero_grad(set_to_none=False)])
 @pytest.mark.parametrize("of_model", [False, True], ids=["optimizer", "model"])
-def test_zeros_are_seen_however_they_are_asked_for(model, clear: Any, of_model: bool) -> None:
+def test_zeros_are_noticed_however_they_are_requested(model, clear: Any, of_model: bool) -> None:
     watch = ClearingWatch(torch, put)
     cleared = model if of_model else torch.optim.SGD(model.parameters(), lr=0.1)
     cleared.zero_grad()
@@ -65,7 +65,7 @@ def test_zeros_are_seen_however_they_are_asked_for(model, clear: Any, of_model: 
     assert watch.fills_with_zeros
 
 
-def test_it_is_tried_only_where_the_script_asks_for_zeros() -> None:
+def test_it_is_tried_only_where_the_script_fills_with_zeros() -> None:
     lever = find("zero-grad-to-none")
     refused = lever.obstacle(Situation())
     assert refused is not None and refused.already

@@ -41,6 +41,7 @@ EXPECTED = {
     "device-prefetch",
     "expandable-segments",
     "fused-optimizer",
+    "garbage-collection",
     "huge-pages",
     "loader",
     "matmul-precision",
@@ -125,7 +126,7 @@ def test_the_page_has_its_sections_in_order(lever: Lever) -> None:
 
 
 @every_lever
-def test_the_page_says_the_proof_that_the_lever_owes(lever: Lever) -> None:
+def test_the_page_says_which_proof_the_lever_needs(lever: Lever) -> None:
     assert f"`{lever.proof}`" in lever.page.split("## What is proved")[1]
 
 

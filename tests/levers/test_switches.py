@@ -29,7 +29,7 @@ SETTINGS: dict[str, Setting] = {
     "mixed-precision": make_setting("mixed-precision", dtype="bfloat16"),
     "sdpa-attention": make_setting("sdpa-attention"),
 }
-"""One for every lever that has a switch: what is missing here fails the first test."""
+"""One for every lever that has a switch; the first test fails if one is missing."""
 
 SWITCHABLE = [
     pytest.param(it, id=it.name, marks=[pytest.mark.slow] if it.name == "compile" else [])
@@ -91,7 +91,7 @@ class Training:
         self.optimizer.load_state_dict(copy.deepcopy(state[1]))
 
     def layout(self) -> list[tuple[str, Any, tuple[int, ...], Any]]:
-        """Every tensor that it holds, as what it is in memory."""
+        """The layout in memory of every tensor that it holds."""
         tensors = [*self.model.state_dict().items()]
         tensors += [(name, it.grad) for name, it in self.model.named_parameters() if it.grad is not None]
         for name, it in self.model.named_parameters():
@@ -231,7 +231,7 @@ def test_an_optimizer_whose_script_chose_its_form_keeps_it(driver: Any) -> None:
     assert not optimizer.param_groups[0]["fused"] and optimizer.param_groups[0]["foreach"]
 
 
-def test_a_closed_gate_lets_everything_pass() -> None:
+def test_a_closed_gate_changes_nothing() -> None:
     hooks = Hooks(torch=torch)
     called: list[str] = []
 

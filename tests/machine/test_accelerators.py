@@ -18,7 +18,7 @@ class LibraryError(Exception):
 
 
 class Library(ModuleType):
-    """A management library over some devices; ``unsupported`` questions raise, as they do on some devices."""
+    """A management library over some devices; ``unsupported`` queries raise, as on some devices."""
 
     NVMLError = LibraryError
     nvmlClocksThrottleReasonSwPowerCap = 0x4
@@ -62,7 +62,7 @@ class Library(ModuleType):
         key = name.removeprefix("nvmlDeviceGet")
 
         def answer(device: dict[str, Any]) -> Any:
-            assert self.open == 1, "asked before the library was opened"
+            assert self.open == 1, "queried before the library was opened"
             if key in self.unsupported:
                 raise LibraryError
             return device[key]
@@ -169,7 +169,7 @@ def test_devices_stand_in_torchs_order(install: Any, tmp_path: Path) -> None:
     ]
 
 
-def test_without_the_drivers_library_torch_knows_enough(install: Any, tmp_path: Path) -> None:
+def test_without_the_drivers_library_torch_is_enough(install: Any, tmp_path: Path) -> None:
     install(Library([], unsupported=frozenset({"Init"})))
     found = as_torch_sees_them([in_torch(0, capability="7.5")], accelerators(tmp_path, {}), {})
     assert found == (
@@ -191,7 +191,7 @@ def test_a_slice_of_a_device_has_its_own_memory(install: Any, tmp_path: Path) ->
     assert (found.name, found.memory_bytes, found.driver) == ("Device 0 MIG 1g.10gb", 79 << 30, "580.65.06")
 
 
-def test_what_the_driver_tells_is_kept_where_torch_sees_nothing(install: Any, tmp_path: Path) -> None:
+def test_what_the_driver_reports_is_kept_where_torch_finds_nothing(install: Any, tmp_path: Path) -> None:
     install(Library([device(0)]))
     known = accelerators(tmp_path, {})
     assert as_torch_sees_them([], known, {}) == known

@@ -1,4 +1,4 @@
-"""Ceilings, measured for real and briefly: how fast a machine is no test can know, but what holds on all, it can."""
+"""Ceilings, measured for real and briefly: only what holds on every machine is tested."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_child_writes_one_json_object_and_nothing_else() -> None:
     assert ceilings.memory_bytes_per_second is not None
     assert 1e8 < ceilings.memory_bytes_per_second < 1e14
     assert ceilings.host_to_device_pinned_bytes_per_second is None
-    # A page of 4 KiB takes a system between a tenth of a microsecond and some; huge pages cost next to nothing.
+    # A page of 4 KiB takes a tenth of a microsecond to some microseconds; huge pages cost next to nothing.
     assert ceilings.fresh_memory_seconds_per_byte is not None
     assert 0 <= ceilings.fresh_memory_seconds_per_byte < 1e-8
     calls = dict(ceilings.autocast_seconds_per_layer)
@@ -47,7 +47,7 @@ def test_the_child_writes_one_json_object_and_nothing_else() -> None:
     assert {it.short for it in ceilings.flat} <= {"rows", "common"} and ceilings.flat
 
 
-@pytest.mark.slow  # as are the two below: what they time depends on who else computes here
+@pytest.mark.slow  # as are the two below: their times depend on other processes
 def test_the_time_is_kept() -> None:
     measure("cpu", 0.1)  # what torch loads lazily does not count
     start = time.perf_counter()
@@ -97,13 +97,13 @@ def test_the_first_rate_wins_where_both_have_one() -> None:
         memory_bytes_per_second=9.0,
         host_to_device_pinned_bytes_per_second=4.0,
     )
-    beside = Ceilings(matmul_flops_per_second=(("cpu:float32", 2.0), ("shared", 7.0)), memory_bytes_per_second=3.0)
-    assert merged(device, beside) == Ceilings(
+    shared = Ceilings(matmul_flops_per_second=(("cpu:float32", 2.0), ("shared", 7.0)), memory_bytes_per_second=3.0)
+    assert merged(device, shared) == Ceilings(
         matmul_flops_per_second=(("cpu:float32", 2.0), ("cuda:float32", 5.0), ("shared", 1.0)),
         memory_bytes_per_second=9.0,
         host_to_device_pinned_bytes_per_second=4.0,
     )
-    assert merged(Ceilings(), beside).memory_bytes_per_second == 3.0
+    assert merged(Ceilings(), shared).memory_bytes_per_second == 3.0
 
 
 @pytest.mark.gpu

@@ -115,7 +115,7 @@ def test_a_quota_is_its_share_of_the_period(quota: int, period: int) -> None:
 @pytest.mark.parametrize(
     "text", ["max 100000\n", "max\n", "", "-1 100000", "0 100000", "5 0", "\u0661 5", "1e5 100000"]
 )
-def test_what_is_no_quota_sets_no_limit(text: str) -> None:
+def test_what_is_not_a_quota_sets_no_limit(text: str) -> None:
     assert parse_cpu_max(text) is None
 
 
@@ -129,7 +129,7 @@ def test_memory_limits_are_read_as_they_are(limit: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["max\n", "", "-5", "0", "9223372036854771712", "9" * 5000])
-def test_what_is_no_memory_limit_sets_none(text: str) -> None:
+def test_what_is_not_a_memory_limit_sets_none(text: str) -> None:
     assert parse_memory(text) is None
 
 

@@ -1,4 +1,4 @@
-"""Each rule fires on the machine that it is about, and a healthy machine is left in peace."""
+"""Each rule fires on the machine that it is about, and none on a healthy one."""
 
 from __future__ import annotations
 
@@ -105,11 +105,11 @@ def test_each_fault_is_found_alone(machine: Machine, level: str, text: str) -> N
         on(HEALTHY, library_versions=(("torch", "3.0"), ("cuda", "99.0"))),
     ],
 )
-def test_what_is_fine_or_unknown_is_not_spoken_of(machine: Machine) -> None:
+def test_what_is_fine_or_unknown_is_not_mentioned(machine: Machine) -> None:
     assert advice(machine) == ()
 
 
-def test_equal_devices_are_spoken_of_once() -> None:
+def test_equal_devices_are_mentioned_once() -> None:
     old = msgspec.structs.replace(DEVICE, driver="450.1")
     assert len(advice(on(HEALTHY, cores=64, visible_cores=64, accelerators=(old,) * 8))) == 1
 

@@ -1,4 +1,4 @@
-"""The processors' energy, as the kernel's files tell it."""
+"""The processors' energy, from the kernel's files."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ def test_a_counter_that_starts_over(tmp_path: Path) -> None:
     assert energy.joules() == pytest.approx(150e-6)
 
 
-def test_a_machine_without_counters_tells_nothing(tmp_path: Path) -> None:
+def test_a_machine_without_counters_gives_nothing(tmp_path: Path) -> None:
     assert ProcessorEnergy(tmp_path).joules() is None
 
 
 @pytest.mark.parametrize("content", ["", "nonsense", "-5", "9" * 30, "1 2"])
-def test_what_is_no_number_tells_nothing(tmp_path: Path, content: str) -> None:
+def test_what_is_not_a_number_gives_nothing(tmp_path: Path, content: str) -> None:
     zone(tmp_path, "intel-rapl:0", "package-0", content)
     assert ProcessorEnergy(tmp_path).joules() is None
 
 
-def test_a_counter_that_may_not_be_read_tells_nothing(tmp_path: Path) -> None:
+def test_a_counter_that_may_not_be_read_gives_nothing(tmp_path: Path) -> None:
     folder = zone(tmp_path, "intel-rapl:0", "package-0", 100)
     (folder / "energy_uj").unlink()
     (folder / "energy_uj").mkdir()  # cannot be read even by root
     assert ProcessorEnergy(tmp_path).joules() is None
 
 
-def test_this_machine_is_asked_without_harm() -> None:
+def test_this_machine_is_queried_without_harm() -> None:
     found = ProcessorEnergy().joules()
     assert found is None or found >= 0.0

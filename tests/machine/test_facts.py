@@ -1,4 +1,4 @@
-"""The facts of this machine and of made-up ones, and what measuring makes of claimed dtypes."""
+"""The facts of this machine and of made-up ones, and how measuring confirms claimed dtypes."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_measuring_decides_over_claims() -> None:
     assert confirmed(("float32",), "cpu", rates(float32=100.0, float16=190.0)) == ("float32", "float16")
 
 
-def test_without_a_measurement_the_claim_stands() -> None:
+def test_without_a_measurement_the_claim_remains() -> None:
     assert confirmed(("float32", "bfloat16"), "cpu", Ceilings()) == ("float32", "bfloat16")
     assert confirmed(("float32", "bfloat16"), "cpu", rates(float32=1.0)) == ("float32", "bfloat16")
     assert confirmed(("float32", "bfloat16"), "cuda", rates(float32=9.0, bfloat16=1.0)) == ("float32", "bfloat16")

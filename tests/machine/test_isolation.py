@@ -72,7 +72,7 @@ def test_what_to_change(found: Machine, text: str, remedy: str) -> None:
         machine("fence", kernel__osrelease="a kernel of mine"),
     ],
 )
-def test_what_is_no_cause_is_not_named(found: Machine) -> None:
+def test_what_is_not_a_cause_is_not_named(found: Machine) -> None:
     assert list(isolation_advice(found)) == []
 
 
@@ -125,6 +125,6 @@ def test_containers(tmp_path: Path, files: list[str], environment: dict[str, str
     assert container(tmp_path, environment) == kind
 
 
-def test_the_container_that_systemd_knows_of(tmp_path: Path) -> None:
+def test_a_container_that_systemd_detects(tmp_path: Path) -> None:
     put(tmp_path, "run/systemd/container", "systemd-nspawn\n")
     assert container(tmp_path, {}) == "systemd-nspawn"

@@ -1,4 +1,4 @@
-"""When a rate is believed, and what a table of rates by size holds."""
+"""When a rate is reliable, and what a table of rates by size holds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def with_sizes(**rates: float) -> Products:
 
 
 def test_large_products_far_slower_than_small_ones_are_in_doubt() -> None:
-    """The small ones slip between other programs' turns, and the best of all alone shows nothing of it."""
+    """Small ones fit between other programs' turns, so the best of all does not show the disturbance."""
     disturbed = with_sizes(s256=1.5e11, s1024=1.6e10)
     _, doubt, left = until_sure((disturbed, 0.1), (with_sizes(s256=1.5e11, s1024=9e10), 0.1), (disturbed, 0.1))
     assert (doubt, left) == ("", 1)
@@ -96,11 +96,11 @@ def test_the_spread_is_how_far_the_halves_differ(rounds: tuple[float, ...], spre
 def test_tables_of_two_devices_are_one() -> None:
     small = SizedRate(key="cuda:float32", side=16, flops_per_second=1.0)
     large = SizedRate(key="cuda:float32", side=128, flops_per_second=2.0)
-    beside = SizedRate(key="cpu:float32", side=16, flops_per_second=3.0)
+    smaller = SizedRate(key="cpu:float32", side=16, flops_per_second=3.0)
     both = merged(
-        Ceilings(matmul_by_size=(small, large), doubts=(("cuda", "So."),)), Ceilings(matmul_by_size=(beside,))
+        Ceilings(matmul_by_size=(small, large), doubts=(("cuda", "So."),)), Ceilings(matmul_by_size=(smaller,))
     )
-    assert both == Ceilings(matmul_by_size=(beside, small, large), doubts=(("cuda", "So."),))
+    assert both == Ceilings(matmul_by_size=(smaller, small, large), doubts=(("cuda", "So."),))
 
 
 def test_small_products_are_measured_too() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import scipy
 
-from hotlap.records import Crashed, LaunchRequest, Machine, Run, TurnRequest, TurnSet
+from hotlap.records import Crashed, LaunchRequest, Machine, Replicate, Run, TurnRequest
 from hotlap.trial.executor import OneSlot
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def aa(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The modules of the benchmark, which lies beside the package and is not installed."""
+    """The modules of the benchmark, which is next to the package and is not installed."""
     monkeypatch.syspath_prepend(str(ROOT))
     names = ("noise", "procedure", "real", "report", "__main__")
     return SimpleNamespace(**{name.strip("_"): importlib.import_module(f"bench.aa.{name}") for name in names})
@@ -48,13 +48,13 @@ def test_the_noise_has_the_sizes_it_says(aa: Any) -> None:
         levels = [aa.noise._launch(source, scenario) for _ in range(4000)]
         assert statistics.stdev(levels) == pytest.approx(scenario.launch, rel=0.1), scenario.name
     quiet = aa.noise.Scenario(name="none", launch=0.0, block=0.0, drift=0.0, spikes=0.0)
-    rows = aa.noise.draw_set(source, quiet, rounds=3, speedups=(1.0, 2.0))
+    rows = aa.noise.draw_replicate(source, quiet, rounds=3, speedups=(1.0, 2.0))
     assert rows == [[1.0] * 3, pytest.approx([0.5] * 3)]
 
 
 def test_arms_of_a_round_share_their_drift(aa: Any) -> None:
     drifting = aa.noise.Scenario(name="drift", launch=0.0, block=0.0, drift=0.5, spikes=0.0)
-    one, other = aa.noise.draw_set(random.Random(1), drifting, rounds=10, speedups=(1.0, 1.0))
+    one, other = aa.noise.draw_replicate(random.Random(1), drifting, rounds=10, speedups=(1.0, 1.0))
     assert one == pytest.approx(other)
     assert statistics.stdev(map(math.log, one)) > 0.1
 
@@ -66,7 +66,7 @@ def test_false_alarms_are_as_rare_as_promised(aa: Any) -> None:
     tallies.append(aa.procedure.simulate_family(scenario, members=4, studies=300, seed=7, delta=0.01))
     for it in tallies:
         assert aa.report.false_alarms(it).low <= 0.05, it
-        assert it.mean_sets <= 8
+        assert it.mean_replicates <= 8
 
 
 def test_big_effects_are_found_in_the_right_direction(aa: Any) -> None:
@@ -82,16 +82,16 @@ def test_the_command_writes_markdown_and_json(aa: Any, tmp_path: Path, capsys: p
     assert aa.main.main(["--out", str(out), "--studies", "4", "--speedups", "1.5"]) == 0
     text = out.with_suffix(".md").read_text()
     assert capsys.readouterr().out.strip() in text
-    assert "| launches 4 % | looks 3 / 5 / 8 |" in text
+    assert "| launches 4 % | analyses after 3 / 5 / 8 |" in text
     document = json.loads(out.with_suffix(".json").read_text())["data"]
     assert {it["speedup"] for it in document["simulated"]} == {1.0, 1.5}
     assert all(sum(it["verdicts"].values()) == it["studies"] == 4 for it in document["simulated"])
     assert document["real"] == []
 
 
-def test_too_few_real_sets_are_refused(aa: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_few_real_replicates_are_refused(aa: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        aa.main.main(["--out", str(tmp_path), "--real", "train.py", "--sets", "5"])
+        aa.main.main(["--out", str(tmp_path), "--real", "train.py", "--replicates", "5"])
     assert "at least 8" in capsys.readouterr().err
 
 
@@ -107,31 +107,31 @@ class Noisy(OneSlot):
         return Machine()
 
     def launch(self, request: LaunchRequest) -> Run:
-        raise AssertionError("the benchmark takes sets")
+        raise AssertionError("the benchmark takes replicates")
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         self.requests.append(request)
         if self.crashes:
-            return TurnSet(runs=(Run(ending=Crashed(exit_code=1, error="boom")),) * 3, rounds=((), (), ()))
+            return Replicate(runs=(Run(ending=Crashed(exit_code=1, error="boom")),) * 3, rounds=((), (), ()))
         levels = [math.exp(self.source.gauss(0, 0.03)) for _ in request.arms]
-        return TurnSet(runs=(Run(),) * len(levels), rounds=tuple((level,) * request.rounds for level in levels))
+        return Replicate(runs=(Run(),) * len(levels), rounds=tuple((level,) * request.rounds for level in levels))
 
 
-def test_real_sets_become_studies(aa: Any, tmp_path: Path) -> None:
+def test_real_replicates_become_studies(aa: Any, tmp_path: Path) -> None:
     executor = Noisy()
     done: list[Any] = []
     workload = aa.real.workload(tmp_path / "train.py", ("--epochs", "1"))
-    arms = aa.real.measure(executor, workload, sets=8, rounds=4, progress=done.append)
+    arms = aa.real.measure(executor, workload, replicates=8, rounds=4, progress=done.append)
     assert done == list(range(1, 9))
     assert len({request.order_seed for request in executor.requests}) == 8
     assert all(len(arm) == 8 and len(arm[0]) == 4 for arm in arms)
     tallies = aa.real.studies_of(arms, resamples=50, seed=1, delta=0.01)
     assert [it.studies for it in tallies] == [50] * len(aa.procedure.PROCEDURES)
-    with pytest.raises(ValueError, match="needs 8 sets"):
+    with pytest.raises(ValueError, match="needs 8 replicates"):
         aa.real.studies_of(tuple(arm[:5] for arm in arms), resamples=1, seed=1, delta=0.01)
 
 
-def test_a_failed_set_is_told(aa: Any, tmp_path: Path) -> None:
+def test_a_failed_replicate_is_reported(aa: Any, tmp_path: Path) -> None:
     workload = aa.real.workload(tmp_path / "train.py", ())
     with pytest.raises(aa.real.SetFailed, match="boom"):
-        aa.real.measure(Noisy(crashes=True), workload, sets=8, rounds=4, progress=lambda done: None)
+        aa.real.measure(Noisy(crashes=True), workload, replicates=8, rounds=4, progress=lambda done: None)

@@ -12,7 +12,7 @@ from hotlap.measure.cost import break_even, costs, divided, saved
 from hotlap.records import Completed, Crashed, Estimate, PhaseAccount, Plan, Price, Run, Steps, Study
 
 EURO = Price(per_hour=3.6, currency="EUR")
-"""A thousandth of a euro a second."""
+"""A thousandth of a euro per second."""
 
 positive = st.floats(1e-6, 1e6)
 
@@ -53,7 +53,7 @@ def test_a_million_samples() -> None:
     assert found.tuning_price == pytest.approx(0.1)
 
 
-def test_what_the_sets_say_of_the_level_goes_before_the_account_of_one_run() -> None:
+def test_what_the_replicates_say_of_the_level_goes_before_the_account_of_one_run() -> None:
     level = Estimate(value=0.02, low=0.019, high=0.021, unit="s")
     found = costs(gained(TWICE, baseline_seconds_per_sample=level))
     assert found is not None and found.seconds_per_sample_after is not None
@@ -85,7 +85,7 @@ def test_a_longer_start_is_earned_back_and_belongs_to_a_run() -> None:
     assert found.run.price_after is not None and found.run.price_after.value == pytest.approx(0.53)
 
 
-def test_a_script_that_was_seen_to_its_end_tells_its_own_samples() -> None:
+def test_a_script_that_was_seen_to_its_end_reports_its_own_samples() -> None:
     steps = Steps(wall_seconds=(0.2,) * 5, samples=(20, 20, 20, 20, 12))
     whole = msgspec.structs.replace(gained(TWICE), baseline=Run(ending=Completed(), steps=steps))
     found = costs(whole)

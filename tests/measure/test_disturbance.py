@@ -1,4 +1,4 @@
-"""When a measurement counts as disturbed: others used the cores, and got in the way."""
+"""When a measurement counts as disturbed: other processes used the cores and slowed it down."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_loads_are_averaged_over_all_blocks() -> None:
     assert found.words == "others used 1.0 of 2 cores"
 
 
-def test_a_system_that_does_not_tell_of_waiting() -> None:
+def test_a_system_that_does_not_report_waiting() -> None:
     found = disturbance("speed", [run(1.5), run(1.5, waited=1.0)], 2)
     assert found is not None and found.waited_share is None
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.measure.latency import SHARES, latency, percentile, timed_calls
-from hotlap.records import Block, Run, ScriptFacts, Steps, TurnSet
+from hotlap.records import Block, Replicate, Run, ScriptFacts, Steps
 
 _SECONDS = st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=300).map(sorted)
 
@@ -49,7 +49,7 @@ def test_only_timed_calls_count() -> None:
     steps = Steps(wall_seconds=(1.0,) * 7, phases=(("forward", tuple(float(it) for it in range(7))),))
     run = Run(facts=ScriptFacts(step_source="call"), steps=steps, blocks=blocks, warm_up_blocks=1)
     assert list(timed_calls(run)) == [4.0, 5.0, 6.0]
-    found = latency([TurnSet(runs=(run,), rounds=((1.0,),))], 0, confidence=0.95)
+    found = latency([Replicate(runs=(run,), rounds=((1.0,),))], 0, confidence=0.95)
     assert found is not None and (found.calls, found.worst_seconds, found.percentiles) == (3, 6.0, ())
     training = Run(facts=ScriptFacts(), steps=steps, blocks=blocks)
-    assert latency([TurnSet(runs=(training,), rounds=((1.0,),))], 0, confidence=0.95) is None
+    assert latency([Replicate(runs=(training,), rounds=((1.0,),))], 0, confidence=0.95) is None

@@ -1,4 +1,4 @@
-"""What sets say beside the speedup: the level of an arm, its energy, its start."""
+"""What replicates show besides the speedup: the level of an arm, its energy, its start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.measure import levels
-from hotlap.records import Block, EnergySource, Run, ScriptFacts, Steps, TurnSet
+from hotlap.records import Block, EnergySource, Replicate, Run, ScriptFacts, Steps
 
 Joules = tuple[float | None, float | None]
 
@@ -37,13 +37,13 @@ def run(*blocks: Block, device: str = "cpu", startup: float = 3.0, walls: tuple[
     )
 
 
-def turns(*runs: Run, rounds: tuple[float, ...] = (0.01, 0.01)) -> TurnSet:
-    return TurnSet(runs=runs, rounds=(rounds,) * len(runs))
+def turns(*runs: Run, rounds: tuple[float, ...] = (0.01, 0.01)) -> Replicate:
+    return Replicate(runs=runs, rounds=(rounds,) * len(runs))
 
 
-def test_the_level_is_a_mean_over_sets() -> None:
-    sets = [turns(run(block()), rounds=(level, level)) for level in (0.01, 0.02, 0.04)]
-    found = levels.seconds_per_sample(sets, 0, confidence=0.95)
+def test_the_level_is_a_mean_over_replicates() -> None:
+    replicates = [turns(run(block()), rounds=(level, level)) for level in (0.01, 0.02, 0.04)]
+    found = levels.seconds_per_sample(replicates, 0, confidence=0.95)
     assert found is not None and found.value == pytest.approx(0.02)
     # Student's 97.5 % quantile with two degrees of freedom is 4.303.
     assert math.log(found.high / found.value) == pytest.approx(4.303 * math.log(2) / math.sqrt(3), rel=1e-3)
@@ -72,29 +72,31 @@ def test_energy_is_that_of_what_trains(device: str, sampled: bool, source: Energ
 
     found = levels.energy([turns(arm(1.0), arm(1.0), arm(0.25))] * 3, confidence=0.95)
     assert found is not None
-    assert (found.source, found.sets) == (source, 3)
+    assert (found.source, found.replicates) == (source, 3)
     assert found.baseline_joules_per_sample.value == pytest.approx(before)
     assert found.candidate_joules_per_sample.value == pytest.approx(before / 4)
     assert (found.ratio.low, found.ratio.value, found.ratio.high) == pytest.approx((0.25, 0.25, 0.25))
 
 
-def test_a_device_that_tells_nothing_is_not_replaced_by_the_processors() -> None:
+def test_a_device_that_gives_nothing_is_not_replaced_by_the_processors() -> None:
     arm = run(block((None, 5.0)), device="cuda")
     assert levels.energy([turns(arm, arm, arm)] * 3, confidence=0.95) is None
 
 
-def test_sets_without_energy_are_left_out() -> None:
+def test_replicates_without_energy_are_left_out() -> None:
     telling, silent = run(block((None, 5.0))), run(block())
     one, none = turns(telling, telling, telling), turns(telling, telling, silent)
     found = levels.energy([one, none, one], confidence=0.95)
-    assert found is not None and found.sets == 2
+    assert found is not None and found.replicates == 2
     assert levels.energy([one, none], confidence=0.95) is None
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)), min_size=2, max_size=8))
 def test_the_ratio_of_energies_is_that_of_their_levels(pairs: list[tuple[float, float]]) -> None:
-    sets = [turns(run(block((None, one))), run(block((None, one))), run(block((None, other)))) for one, other in pairs]
-    found = levels.energy(sets, confidence=0.9)
+    replicates = [
+        turns(run(block((None, one))), run(block((None, one))), run(block((None, other)))) for one, other in pairs
+    ]
+    found = levels.energy(replicates, confidence=0.9)
     assert found is not None
     levels_ratio = found.candidate_joules_per_sample.value / found.baseline_joules_per_sample.value
     assert found.ratio.value == pytest.approx(levels_ratio)
@@ -112,7 +114,7 @@ def test_a_start_ends_when_steps_are_as_fast_as_they_stay() -> None:
 def test_extra_startup_is_compared_set_by_set() -> None:
     walls = (1.0,) + (0.1,) * 16
     plain, compiled = (lambda seconds: run(startup=seconds, walls=walls),) * 2
-    sets = [turns(plain(3.0 + it), plain(3.0), compiled(33.0 + it)) for it in range(3)]
-    found = levels.extra_startup_seconds(sets, confidence=0.95)
+    replicates = [turns(plain(3.0 + it), plain(3.0), compiled(33.0 + it)) for it in range(3)]
+    found = levels.extra_startup_seconds(replicates, confidence=0.95)
     assert found is not None and (found.low, found.value, found.high) == pytest.approx((30.0, 30.0, 30.0))
-    assert levels.extra_startup_seconds(sets[:1], confidence=0.95) is None
+    assert levels.extra_startup_seconds(replicates[:1], confidence=0.95) is None

@@ -1,4 +1,4 @@
-"""What candidates are compared by besides their speed: intervals over sets, and what may be claimed of them."""
+"""The metrics of candidates besides their speed: intervals over replicates, and what may be claimed."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.measure.metrics.api import all_metrics, compare_metrics
-from hotlap.records import Run, TurnSet
+from hotlap.records import Replicate, Run
 
 MIB = 2**20
 
 
-def sets(*rows: tuple[int, int, int], device: bool = True) -> list[TurnSet]:
+def replicates(*rows: tuple[int, int, int], device: bool = True) -> list[Replicate]:
     """Each row is the peaks of the baseline, of its repeat and of the candidate, in MiB."""
     name = "device_peak_bytes" if device else "host_peak_bytes"
-    return [TurnSet(runs=tuple(Run(**{name: it * MIB}) for it in row), rounds=((0.1,),) * 3) for row in rows]  # type: ignore[arg-type]
+    return [Replicate(runs=tuple(Run(**{name: it * MIB}) for it in row), rounds=((0.1,),) * 3) for row in rows]  # type: ignore[arg-type]
 
 
 def verdict(*rows: tuple[int, int, int]) -> str:
-    (found,) = compare_metrics(sets(*rows), confidence=0.95)
+    (found,) = compare_metrics(replicates(*rows), confidence=0.95)
     return found.verdict
 
 
@@ -45,8 +45,8 @@ def test_what_is_claimed(rows: list[tuple[int, int, int]], expected: str) -> Non
 
 
 def test_levels_and_ratio() -> None:
-    (found,) = compare_metrics(sets((800, 800, 400), (1000, 1000, 500), (1250, 1250, 625)), confidence=0.9)
-    assert found.metric == "device_peak_bytes" and found.sets == 3 and found.confidence == 0.9
+    (found,) = compare_metrics(replicates((800, 800, 400), (1000, 1000, 500), (1250, 1250, 625)), confidence=0.9)
+    assert found.metric == "device_peak_bytes" and found.replicates == 3 and found.confidence == 0.9
     assert found.ratio.value == pytest.approx(0.5)
     assert found.ratio.low == pytest.approx(0.5) and found.ratio.high == pytest.approx(0.5)
     assert found.baseline.value == pytest.approx(1000 * MIB)
@@ -56,16 +56,16 @@ def test_levels_and_ratio() -> None:
 
 def test_each_memory_is_compared_by_itself() -> None:
     runs = (Run(device_peak_bytes=it, host_peak_bytes=2 * it) for it in (100, 100, 50))
-    both = [TurnSet(runs=tuple(runs), rounds=((0.1,),) * 3)] * 2
+    both = [Replicate(runs=tuple(runs), rounds=((0.1,),) * 3)] * 2
     assert [it.metric for it in compare_metrics(both, confidence=0.95)] == ["device_peak_bytes", "host_peak_bytes"]
-    assert [it.metric for it in compare_metrics(sets((5, 5, 5), (5, 5, 5), device=False), confidence=0.95)] == [
+    assert [it.metric for it in compare_metrics(replicates((5, 5, 5), (5, 5, 5), device=False), confidence=0.95)] == [
         "host_peak_bytes"
     ]
 
 
 def test_one_set_or_an_unknown_peak_says_nothing() -> None:
-    assert compare_metrics(sets((100, 100, 50)), confidence=0.95) == ()
-    assert compare_metrics(sets((100, 100, 50), (100, 100, 0)), confidence=0.95) == ()
+    assert compare_metrics(replicates((100, 100, 50)), confidence=0.95) == ()
+    assert compare_metrics(replicates((100, 100, 50), (100, 100, 0)), confidence=0.95) == ()
 
 
 peak = st.integers(1, 10**6)
@@ -73,7 +73,7 @@ peak = st.integers(1, 10**6)
 
 @given(st.lists(st.tuples(peak, peak, peak), min_size=2, max_size=8))
 def test_a_claim_is_never_against_its_own_interval(rows: list[tuple[int, int, int]]) -> None:
-    (found,) = compare_metrics(sets(*rows), confidence=0.95)
+    (found,) = compare_metrics(replicates(*rows), confidence=0.95)
     assert found.ratio.low <= found.ratio.value <= found.ratio.high or math.isclose(found.ratio.low, found.ratio.high)
     if found.verdict == "better":
         assert found.ratio.high < 1

@@ -8,7 +8,7 @@ import pytest
 
 from hotlap.measure.metrics import api
 from hotlap.measure.metrics.api import all_metrics, compare_metrics
-from hotlap.records import Block, Run, ScriptFacts, Steps, TurnSet
+from hotlap.records import Block, Replicate, Run, ScriptFacts, Steps
 
 KNOWN = Run(
     device_peak_bytes=3 * 2**30,
@@ -19,7 +19,7 @@ KNOWN = Run(
     blocks=(Block(steps=4, samples=32, wall_seconds=0.4, first_step=0),),
     steps=Steps(wall_seconds=(0.1,) * 4, samples=(8,) * 4, phases=(("forward", (0.1,) * 4),)),
 )
-"""A launch of which everything is known that metrics have been made of."""
+"""A launch in which everything that metrics use is known."""
 
 
 @pytest.mark.parametrize("name", all_metrics())
@@ -34,14 +34,14 @@ def test_a_metric_conforms(name: str) -> None:
 
 @pytest.mark.parametrize("name", all_metrics())
 def test_it_is_compared_in_every_set(name: str) -> None:
-    """And arms that are the same differ by nothing."""
-    sets = [TurnSet(runs=(KNOWN,) * 3, rounds=((0.1,),) * 3)] * 3
-    found = {it.metric: it for it in compare_metrics(sets, confidence=0.95)}[name]
-    assert (found.ratio.value, found.verdict, found.sets) == (1.0, "no-effect", 3)
+    """Equal arms differ by nothing."""
+    replicates = [Replicate(runs=(KNOWN,) * 3, rounds=((0.1,),) * 3)] * 3
+    found = {it.metric: it for it in compare_metrics(replicates, confidence=0.95)}[name]
+    assert (found.ratio.value, found.verdict, found.replicates) == (1.0, "no-effect", 3)
     assert found.baseline == found.candidate and found.smallest_change == all_metrics()[name].smallest_change
 
 
 @pytest.mark.parametrize("name", all_metrics())
 def test_where_one_launch_does_not_know_it_nothing_is_said(name: str) -> None:
-    sets = [TurnSet(runs=(KNOWN, KNOWN, it), rounds=((0.1,),) * 3) for it in (KNOWN, KNOWN, Run())]
-    assert name not in {it.metric for it in compare_metrics(sets, confidence=0.95)}
+    replicates = [Replicate(runs=(KNOWN, KNOWN, it), rounds=((0.1,),) * 3) for it in (KNOWN, KNOWN, Run())]
+    assert name not in {it.metric for it in compare_metrics(replicates, confidence=0.95)}

@@ -120,7 +120,7 @@ def test_an_unrepeatable_script_is_not_verified() -> None:
     assert verdict(run(curve(factor=1.3)), again=run(curve(factor=1.02))).verdict == "lost"
 
 
-def test_invariants_that_nobody_saw_are_not_verified() -> None:
+def test_invariants_that_were_not_observed_are_not_verified() -> None:
     blind = run(curve(), invariants=Invariants())
     assert verdict(blind, baseline=blind).verdict == "not-verified"
     assert verdict(blind, baseline=blind, proof="exact").verdict == "not-verified"

@@ -1,4 +1,4 @@
-"""How far outputs differ, and what is made of it."""
+"""How far outputs differ, and the verdict on it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_share_of_all_is_not_certain() -> None:
     assert found.value == 1 == found.high and 0.8 < found.low < 0.9
 
 
-def test_what_is_no_archive_is_not_read(tmp_path: Path) -> None:
+def test_what_is_not_an_archive_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "outputs.npz").write_bytes(b"no archive")
     with pytest.raises(Unreadable):
         outputs_of(str(tmp_path / "outputs.npz"))

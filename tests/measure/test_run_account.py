@@ -1,4 +1,4 @@
-"""What a run is made of besides its steps: how often it comes, what it costs, and what is only bounded."""
+"""What a run consists of besides its steps: how often it comes, what it costs, and what is only bounded."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_start_up_counts_where_the_run_was_seen_whole() -> None:
     assert of(run).startup_share is None
 
 
-def test_rollouts_are_told_from_evaluation() -> None:
+def test_rollouts_are_distinguished_from_evaluation() -> None:
     run = a_run(30, {})
     steps = Steps(
         wall_seconds=run.steps.wall_seconds, outside_seconds=(0.05,) * 30, samples=run.steps.samples

@@ -1,4 +1,4 @@
-"""Paired sets: what the interval promises, the verdicts, the looks, the family, rounds and warm-up."""
+"""Paired replicates: intervals, verdicts, interim analyses, the family of levers, rounds and warm-up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.measure import speed
-from hotlap.measure.speed import LOOKS, VarianceParts
+from hotlap.measure.speed import ANALYSES, VarianceParts
 from hotlap.records import SpeedComparison
 
 Arm = list[list[float]]
@@ -22,8 +22,8 @@ seconds = st.floats(1e-5, 1e3)
 
 @st.composite
 def three_arms(draw: st.DrawFn) -> tuple[Arm, Arm, Arm]:
-    sets, rounds = draw(st.integers(2, 6)), draw(st.integers(1, 5))
-    arm = st.lists(st.lists(seconds, min_size=rounds, max_size=rounds), min_size=sets, max_size=sets)
+    replicates, rounds = draw(st.integers(2, 6)), draw(st.integers(1, 5))
+    arm = st.lists(st.lists(seconds, min_size=rounds, max_size=rounds), min_size=replicates, max_size=replicates)
     return draw(arm), draw(arm), draw(arm)
 
 
@@ -31,13 +31,14 @@ def arms(
     source: random.Random,
     *,
     effect: float = 0.0,
-    sets: int = 5,
+    replicates: int = 5,
     rounds: int = 10,
     launch: float = 0.03,
     block: float = 0.02,
     own: float = 0.0,
 ) -> tuple[Arm, Arm, Arm]:
-    """Sets with launch and block noise; the candidate takes exp(effect) times as long, the repeat exp(own) times."""
+    """Replicates with launch and block noise; the candidate takes exp(effect) times as long, the repeat exp(own)
+    times."""
 
     def arm(shift: float, drift: list[list[float]]) -> Arm:
         made = []
@@ -46,7 +47,7 @@ def arms(
             made.append([math.exp(level + it + source.gauss(0, block)) for it in of_rounds])
         return made
 
-    drift = [[source.gauss(0, 0.1) for _ in range(rounds)] for _ in range(sets)]
+    drift = [[source.gauss(0, 0.1) for _ in range(rounds)] for _ in range(replicates)]
     return arm(0.0, drift), arm(own, drift), arm(effect, drift)
 
 
@@ -82,7 +83,7 @@ def test_exchanging_both_arms_inverts_the_speedup(three: tuple[Arm, Arm, Arm]) -
 
 
 @given(three_arms(), st.randoms(use_true_random=False))
-def test_the_order_of_sets_does_not_matter(three: tuple[Arm, Arm, Arm], shuffle: random.Random) -> None:
+def test_the_order_of_replicates_does_not_matter(three: tuple[Arm, Arm, Arm], shuffle: random.Random) -> None:
     order = list(range(len(three[0])))
     shuffle.shuffle(order)
     assert close(speed.compare(*three), speed.compare(*([arm[i] for i in order] for arm in three)))
@@ -103,10 +104,10 @@ def test_drift_that_hits_all_arms_alike_cancels(three: tuple[Arm, Arm, Arm]) -> 
 
 
 @given(st.integers(2, 8), st.integers(1, 30))
-def test_more_rounds_of_the_same_do_not_narrow_the_interval(sets: int, copies: int) -> None:
-    """Rounds are not replicates: repeating them pretends nothing."""
-    source = random.Random(sets)
-    one, again, other = arms(source, sets=sets, rounds=2)
+def test_more_rounds_of_the_same_do_not_narrow_the_interval(replicates: int, copies: int) -> None:
+    """Rounds are not replicates: repeating them adds no certainty."""
+    source = random.Random(replicates)
+    one, again, other = arms(source, replicates=replicates, rounds=2)
     repeated = [[rounds * copies for rounds in arm] for arm in (one, again, other)]
     assert close(speed.compare(one, again, other), speed.compare(*repeated))
 
@@ -120,17 +121,17 @@ def test_the_interval_agrees_with_scipys_paired_t_test() -> None:
     assert got.speedup.value == pytest.approx(math.exp(-sum(d) / len(d)))
     assert (got.speedup.low, got.speedup.high) == pytest.approx((math.exp(-high), math.exp(-low)))
     assert speed.p_value(got) == pytest.approx(expected.pvalue)
-    assert got.sets == 5
+    assert got.replicates == 5
     assert got.rounds == 10
 
 
-@pytest.mark.parametrize("sets", [3, 5, 8])
-def test_the_interval_covers_the_truth_as_often_as_it_says(sets: int) -> None:
-    source = random.Random(sets)
+@pytest.mark.parametrize("replicates", [3, 5, 8])
+def test_the_interval_covers_the_truth_as_often_as_it_says(replicates: int) -> None:
+    source = random.Random(replicates)
     studies, truth = 600, 1.07
     covered = 0
     for _ in range(studies):
-        got = speed.compare(*arms(source, effect=-math.log(truth), sets=sets, rounds=4)).speedup
+        got = speed.compare(*arms(source, effect=-math.log(truth), replicates=replicates, rounds=4)).speedup
         covered += got.low <= truth <= got.high
     assert scipy.stats.binomtest(covered, studies, 0.95).pvalue > 0.001
 
@@ -172,7 +173,7 @@ def test_a_baseline_that_differs_from_itself_forbids_any_claim() -> None:
     assert got.baseline_speedup.high < 1
 
 
-def test_sets_without_any_noise_decide() -> None:
+def test_replicates_without_any_noise_decide() -> None:
     flat = [[1.0, 1.0]] * 3
     got = speed.compare(flat, flat, scaled(flat, 0.5))
     assert got.verdict == "faster"
@@ -211,7 +212,7 @@ def test_the_smallest_detectable_effect_is_mostly_detected() -> None:
         ([[1.0], [math.inf]], [[1.0]] * 2, [[1.0]] * 2, "replicate 2 of the baseline holds inf"),
     ],
 )
-def test_bad_sets_are_refused(one: Arm, again: Arm, other: Arm, words: str) -> None:
+def test_bad_replicates_are_refused(one: Arm, again: Arm, other: Arm, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         speed.compare(one, again, other)
 
@@ -225,17 +226,17 @@ def test_bad_shares_are_refused(share: float) -> None:
         speed.compare(flat, flat, flat, confidence=share)
 
 
-# -- looks ----------------------------------------------------------------------------------------
+# -- interim analyses ----------------------------------------------------------------------------------
 
 
 def test_all_looks_together_spend_five_per_cent() -> None:
-    assert [look.sets for look in LOOKS] == [3, 5, 8]
-    assert sum(look.alpha for look in LOOKS) == pytest.approx(0.05)
+    assert [it.replicates for it in ANALYSES] == [3, 5, 8]
+    assert sum(it.alpha for it in ANALYSES) == pytest.approx(0.05)
 
 
 @given(st.integers(3, 50))
-def test_later_looks_may_spend_no_less(sets: int) -> None:
-    assert speed.alpha_at(sets) <= speed.alpha_at(sets + 1) <= LOOKS[-1].alpha
+def test_later_looks_may_spend_no_less(replicates: int) -> None:
+    assert speed.alpha_at(replicates) <= speed.alpha_at(replicates + 1) <= ANALYSES[-1].alpha
 
 
 def test_there_is_no_look_before_the_first() -> None:
@@ -244,44 +245,46 @@ def test_there_is_no_look_before_the_first() -> None:
 
 
 def test_a_look_uses_its_own_confidence() -> None:
-    assert speed.compare_at_look(*arms(random.Random(1), sets=3)).confidence == pytest.approx(0.99)
-    assert speed.compare_at_look(*arms(random.Random(1), sets=8)).confidence == pytest.approx(0.975)
+    assert speed.compare_at_analysis(*arms(random.Random(1), replicates=3)).confidence == pytest.approx(0.99)
+    assert speed.compare_at_analysis(*arms(random.Random(1), replicates=8)).confidence == pytest.approx(0.975)
 
 
 def test_a_big_effect_is_decided_at_the_first_look() -> None:
-    got = speed.compare_at_look(*arms(random.Random(1), effect=-0.5, sets=3, launch=0.01))
+    got = speed.compare_at_analysis(*arms(random.Random(1), effect=-0.5, replicates=3, launch=0.01))
     assert got.verdict == "faster"
     assert speed.decided(got, 3)
 
 
 def test_a_hopeless_candidate_is_given_up_early() -> None:
-    got = speed.compare_at_look(*arms(random.Random(1), effect=0.012, sets=3, launch=0.0009, block=0.001), delta=0.05)
+    got = speed.compare_at_analysis(
+        *arms(random.Random(1), effect=0.012, replicates=3, launch=0.0009, block=0.001), delta=0.05
+    )
     assert speed.decided(got, 3, delta=0.05)
 
 
 def test_an_open_question_is_decided_at_the_last_look_only() -> None:
     source = random.Random(1)
-    for sets, expected in ((3, False), (5, False), (8, True), (9, True)):
-        got = speed.compare_at_look(*arms(source, effect=-0.03, sets=sets, launch=0.3))
+    for replicates, expected in ((3, False), (5, False), (8, True), (9, True)):
+        got = speed.compare_at_analysis(*arms(source, effect=-0.03, replicates=replicates, launch=0.3))
         assert got.verdict == "inconclusive"
-        assert speed.decided(got, sets) is expected
+        assert speed.decided(got, replicates) is expected
 
 
 def test_between_looks_nothing_is_decided() -> None:
-    got = speed.compare_at_look(*arms(random.Random(1), effect=-0.5, sets=4, launch=0.01))
+    got = speed.compare_at_analysis(*arms(random.Random(1), effect=-0.5, replicates=4, launch=0.01))
     assert got.verdict == "faster"
     assert not speed.decided(got, 4)
 
 
-def test_a_disturbed_baseline_asks_for_more_sets() -> None:
-    got = speed.compare_at_look(*arms(random.Random(1), effect=0.5, own=0.5, sets=3, launch=0.01))
+def test_a_disturbed_baseline_needs_more_replicates() -> None:
+    got = speed.compare_at_analysis(*arms(random.Random(1), effect=0.5, own=0.5, replicates=3, launch=0.01))
     assert not got.baseline_agrees
     assert not speed.decided(got, 3)
 
 
 def test_a_comparison_with_too_little_confidence_for_its_look_is_refused() -> None:
-    got = speed.compare(*arms(random.Random(1), sets=3), confidence=0.95)
-    with pytest.raises(ValueError, match="compare_at_look"):
+    got = speed.compare(*arms(random.Random(1), replicates=3), confidence=0.95)
+    with pytest.raises(ValueError, match="compare_at_analysis"):
         speed.decided(got, 3)
 
 
@@ -301,7 +304,7 @@ def test_holm_only_raises_and_keeps_the_order(values: Sequence[float]) -> None:
     assert [got for _, got in ranked] == sorted(adjusted)
 
 
-def test_holm_refuses_what_is_no_probability() -> None:
+def test_holm_refuses_what_is_not_a_probability() -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         speed.holm([0.5, 1.5])
 
@@ -324,14 +327,14 @@ def test_what_does_not_survive_its_family_is_withdrawn() -> None:
 
 
 def test_the_variance_is_taken_apart() -> None:
-    one, _, other = arms(random.Random(4), sets=400, rounds=10, launch=0.04, block=0.02)
+    one, _, other = arms(random.Random(4), replicates=400, rounds=10, launch=0.04, block=0.02)
     parts = speed.variance_parts(one, other)
     assert parts.rounds == pytest.approx(2 * 0.02**2, rel=0.1)
     assert parts.launches == pytest.approx(2 * 0.04**2, rel=0.2)
 
 
 def test_launch_variance_is_never_negative() -> None:
-    one, _, other = arms(random.Random(4), sets=3, rounds=2, launch=0.0, block=0.5)
+    one, _, other = arms(random.Random(4), replicates=3, rounds=2, launch=0.0, block=0.5)
     assert speed.variance_parts(one, other).launches >= 0
 
 
@@ -396,7 +399,7 @@ def test_warm_up_does_not_depend_on_the_unit(blocks: list[float], factor: float)
 
 @pytest.mark.parametrize(("disturbance", "most"), [(0.05, 10), (0.5, 16), (2.0, 30)])
 def test_warm_up_ends_soon_on_a_disturbed_machine(disturbance: float, most: int) -> None:
-    """After one slow block, with delays as others' work causes them: nearly always within so many blocks."""
+    """After one slow block, with delays caused by other processes: nearly always within that many blocks."""
     needed = []
     for seed in range(200):
         source, blocks = random.Random(seed), [5.0]

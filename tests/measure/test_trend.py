@@ -31,7 +31,7 @@ def test_a_slope_needs_two_rows(column: list[float]) -> None:
         theil_sen_slope(column)
 
 
-def test_a_line_keeps_rising_whatever_noise_lies_on_it() -> None:
+def test_a_line_keeps_rising_despite_noise() -> None:
     draw = random.Random(0)
     assert keeps_rising([10 * row + draw.uniform(-30, 30) for row in range(60)])
 

@@ -75,8 +75,8 @@ def test_float16_that_overflows_at_first_skips_steps_and_goes_on(trial: Trial) -
     assert tuned.steps.loss[0] == pytest.approx(plain.steps.loss[0], rel=0.01)
 
 
-def test_a_container_without_the_drivers_library_knows_its_device(device: Any, tmp_path: Path) -> None:
-    """torch itself tells what the driver would, from a child."""
+def test_a_container_without_the_drivers_library_finds_its_device(device: Any, tmp_path: Path) -> None:
+    """torch itself reports what the driver would, in a child."""
     a100 = device("a100")
     variables = {**os.environ, **a100.variables}
     del variables["LD_LIBRARY_PATH"]

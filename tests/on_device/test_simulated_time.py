@@ -35,7 +35,7 @@ print(json.dumps({"nanoseconds": seconds, "losses": losses}))
 def test_steps_take_the_same_time_whenever_they_run(device: Any, run: Any) -> None:
     first, second = (json.loads(run(device(), STEPS)) for _ in range(2))
     assert first == second
-    assert len(set(first["nanoseconds"][2:])) == 1, "the first ones ask for memory"
+    assert len(set(first["nanoseconds"][2:])) == 1, "the first ones allocate memory"
     assert first["losses"][0] > first["losses"][-1]
 
 
@@ -100,13 +100,13 @@ print(json.dumps({**found, "is_pinned": [pageable.is_pinned(), pinned.is_pinned(
 """
 
 
-def test_copies_wait_unless_they_are_pinned_and_told_not_to(device: Any, run: Any) -> None:
+def test_copies_wait_unless_they_are_pinned_and_non_blocking(device: Any, run: Any) -> None:
     found = json.loads(run(device("h100"), COPIES))
     assert found["is_pinned"] == [False, True]
     assert found["ahead"][0] < 0.5 * found["ahead"][1], "the host goes on"
     for kind, rate in (("pageable", 9.0e9), ("pinned", 5.2e10)):
         launched, whole = found[kind]
-        assert launched > 0.95 * whole, "the host stands still"
+        assert launched > 0.95 * whole, "the host does not advance"
         assert whole >= (64 << 20) / rate
 
 

@@ -1,8 +1,7 @@
-"""A script made of arithmetic: true speedups, noise, drift, and levers that crash, hang, run out of memory or lie.
+"""A fake script: true speedups, noise, drift, and levers that crash, hang, run out of memory or return wrong results.
 
-Every answer is a function of the request alone (and of the executor's seed and ``world.NUMBER``), so that a study that
-was cut and resumed meets the same world as one that was not. Its clock counts the seconds that real children would have
-taken.
+Every answer is a function of the request alone (and of the seed and ``world.NUMBER``), so that an interrupted and
+resumed study gets the same answers. Its clock counts the seconds that real children would have taken.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ from hotlap.records import (
     OutOfMemory,
     Plan,
     ReplayBatch,
+    Replicate,
     ResizeBatches,
     Run,
     ScriptFacts,
@@ -47,7 +47,6 @@ from hotlap.records import (
     SweepLoader,
     TimedOut,
     TurnRequest,
-    TurnSet,
     WatchMemory,
     Workload,
 )
@@ -59,7 +58,7 @@ PHASES = ("data", "compute", "optimizer")
 
 @dataclass(frozen=True)
 class Effect:
-    """What a setting truly does: factors on the phases (0.5 halves one), and how it misbehaves, if it does."""
+    """The true effect of a setting: factors on the phases (0.5 halves one), and its faults."""
 
     data: float = 1.0
     compute: float = 1.0
@@ -72,7 +71,7 @@ class Effect:
 
 @dataclass
 class FakeScript:
-    """What the script is like, and what each setting does to it."""
+    """The script's properties, and the effect of each setting."""
 
     data: float = 0.004
     compute: float = 0.014
@@ -153,7 +152,7 @@ class Interrupt:
 
 
 class FakeExecutor(OneSlot):
-    """Answers from arithmetic; ``seconds`` is what real trials would have taken, ``requests`` all it was asked."""
+    """Computed answers; ``seconds`` is what real trials would have taken, ``requests`` are all requests."""
 
     def __init__(self, script: FakeScript, *, seed: int = 0, interrupt: Interrupt | None = None) -> None:
         self.script = script
@@ -220,7 +219,7 @@ class FakeExecutor(OneSlot):
         self._pass_time(-(len(requests) - 1) * self.script.startup_seconds)
         return runs
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         self._wait_for_others(request.patience_seconds)
         request = msgspec.structs.replace(request, patience_seconds=0.0)
         began = self.seconds
@@ -238,7 +237,7 @@ class FakeExecutor(OneSlot):
         for run in runs:
             self._wait_for(run.ending)
         if any(not isinstance(run.ending, Stopped) for run in runs):
-            return TurnSet(runs=tuple(runs), rounds=((),) * len(runs), wall_seconds=self.seconds - began)
+            return Replicate(runs=tuple(runs), rounds=((),) * len(runs), wall_seconds=self.seconds - began)
         step_seconds = self.script.step_seconds(Plan()) * self._slowdown(request.arms[0])
         block = max(request.block_steps, math.ceil(1.25 * request.block_seconds / step_seconds)) + 1
         rounds = min(self._rounds_until_the_end(request, block), self._rounds_in_time(request, block, levels, began))
@@ -250,8 +249,8 @@ class FakeExecutor(OneSlot):
         self._pass_time(sum(sum(row) for row in rows) * block + self._warm_up_seconds(request, block, levels, began))
         if not rounds and self.script.total_steps is not None:
             ended = tuple(msgspec.structs.replace(run, ending=Completed()) for run in runs)
-            return TurnSet(runs=ended, rounds=((),) * len(runs), wall_seconds=self.seconds - began)
-        return TurnSet(runs=tuple(runs), rounds=tuple(map(tuple, rows)), wall_seconds=self.seconds - began)
+            return Replicate(runs=ended, rounds=((),) * len(runs), wall_seconds=self.seconds - began)
+        return Replicate(runs=tuple(runs), rounds=tuple(map(tuple, rows)), wall_seconds=self.seconds - began)
 
     def _rounds_until_the_end(self, request: TurnRequest, block: int) -> int:
         if self.script.total_steps is None:
@@ -307,7 +306,7 @@ class FakeExecutor(OneSlot):
         )
 
     def _blocks(self, arm: Assignment, steps: int, step_seconds: float) -> tuple[Block, ...]:
-        """What the controller would have noted, where there is something to note."""
+        """The controller's note, if there is one."""
         if scale_of(arm) >= self.script.retries_from:
             return (Block(steps=steps, samples=steps, wall_seconds=steps * step_seconds, allocator_retries=2),)
         if not self.script.others or not steps:
@@ -387,7 +386,7 @@ class FakeExecutor(OneSlot):
         )
 
     def _noise(self, request: msgspec.Struct) -> random.Random:
-        """Noise by what is asked alone: not by where the script lies, nor by fields that records may get one day."""
+        """Noise that depends on the request alone: not on the script's folder, nor on later fields of records."""
         self._note(msgspec.json.encode(request))
         return random.Random(zlib.crc32(f"{world.NUMBER or ''}{_told(request)}".encode()) * 1000003 + self.seed)
 

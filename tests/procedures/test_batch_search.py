@@ -1,4 +1,4 @@
-"""The search for the batch size: which sizes are tried, where the knee is, and what is said where there is none."""
+"""The search for the batch size: which sizes are tried, where the knee is, and what is reported if there is none."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def test_a_batch_at_which_the_allocator_retries_is_refused() -> None:
 
 def test_launches_that_do_not_fit_together_are_alternated() -> None:
     _, executor = look(peak_bytes=1_000_000_000, memory_bytes=3_500_000_000, fixed_share=0.8)
-    sets = [it for it in map(json.loads, executor.requests[1:]) if "arms" in it]
-    assert sets and not any(it.get("interleaved", True) for it in sets)
+    replicates = [it for it in map(json.loads, executor.requests[1:]) if "arms" in it]
+    assert replicates and not any(it.get("interleaved", True) for it in replicates)
 
 
 def test_nothing_larger_than_the_cap_or_the_data_set_is_tried() -> None:

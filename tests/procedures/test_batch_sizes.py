@@ -1,4 +1,4 @@
-"""The model alone with other batch sizes: what is said of each, and of those that cannot be had."""
+"""The model alone with other batch sizes: what is reported of each, and of those that are impossible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def by_scale(study: Study) -> dict[float, BatchRate]:
     return {it.scale: it for it in study.batch_rates}
 
 
-def test_nobody_asked() -> None:
+def test_nothing_requested() -> None:
     executor = FakeExecutor(FakeScript(has_loader=True))
     assert profile(WORKLOAD, Options(), executor, clock=executor.clock).batch_rates == ()
     assert not any(b'"scale":2' in it for it in executor.requests)
@@ -60,7 +60,7 @@ def test_a_size_that_fails_is_the_last() -> None:
     assert rates[4.0].error == "Not tried, because 16 did not work."
 
 
-def test_what_might_not_fit_beside_the_script_is_not_tried() -> None:
+def test_what_might_not_fit_next_to_the_script_is_not_tried() -> None:
     rates = by_scale(look(peak_bytes=1_000_000_000, memory_bytes=4_000_000_000))
     assert rates[2.0].speedup is not None
     assert "memory" in rates[4.0].error and "Not tried" in rates[4.0].error

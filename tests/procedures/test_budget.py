@@ -1,4 +1,4 @@
-"""A budget is kept, ends in an answer, and is enough where it was advised: on scripts of arithmetic."""
+"""A budget is kept, ends in an answer, and a recommended one is enough: on fake scripts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from hotlap.records import (
     Observe,
     Parity,
     Plan,
+    Replicate,
     Run,
     Seen,
     Skipped,
     Study,
     TimedOut,
     TurnRequest,
-    TurnSet,
 )
 
 HALF, FEED, SLOW, LATE = setting("half"), setting("feed"), setting("slow"), setting("late")
@@ -78,7 +78,7 @@ BUDGETS = st.sampled_from([5, 20, 30, 60, 120, 240, 370, 600, 1800])
 def test_a_budget_is_kept_and_nothing_affordable_is_left_undone(
     step: float, startup: float, budget: int, seed: int
 ) -> None:
-    """Over by no more than what was under way: a start, a step, or the drift of the last round."""
+    """Exceeded by no more than what was running: a start, a step, or the drift of the last round."""
     study, executor = search(script(step, startup), budget, seed=seed)
     begun = startup + 3.0  # the machine's facts take three seconds
     one_round = 6 * max(9 * step, 0.4)
@@ -124,7 +124,7 @@ def test_a_step_of_five_seconds_does_not_take_a_budget_of_thirty() -> None:
 
 
 def test_a_start_is_not_cut_off_by_the_budget() -> None:
-    """Nothing can be said of a script without one start: --startup-limit alone bounds it."""
+    """Nothing is known of a script without one start: --startup-limit alone bounds it."""
     limits: list[float] = []
 
     class Watched(FakeExecutor):
@@ -158,20 +158,20 @@ def test_what_a_search_had_no_time_for_is_seen() -> None:
 
 
 def test_one_lever_is_proved_straight_where_a_trial_before_it_does_not_fit() -> None:
-    """Time is not kept for the verification of a plan that is empty."""
+    """No time is reserved for the verification of an empty plan."""
     only = named(lever("feed", proof="exact"))
     trial = 8 * 3  # launches of a trial and of a verification after it
     study, executor = search(script(step=0.05, startup=10.0), 300, levers=only)
     assert study.plan.settings == (FEED,)
     assert study.status == "finished" and study.verification is not None
-    assert study.verification.speed.sets >= 5
+    assert study.verification.speed.replicates >= 5
     assert isinstance(study.verification.quality, Parity)
-    sets = sum(b'"order_seed"' in it for it in executor.requests)
-    assert 3 * sets < trial
+    replicates = sum(b'"order_seed"' in it for it in executor.requests)
+    assert 3 * replicates < trial
 
 
 class Disturbed(FakeExecutor):
-    """The first run meets a busy machine: its steps take thirty times as long."""
+    """The first run is on a busy machine: its steps take thirty times as long."""
 
     def launch(self, request: LaunchRequest) -> Run:
         quiet = self.script  # type: ignore[has-type]
@@ -190,11 +190,11 @@ def test_a_first_run_that_was_disturbed_does_not_count_for_ever() -> None:
 
 
 class SlowSet(FakeExecutor):
-    """One set takes ten times as long as it should."""
+    """One replicate takes ten times as long as it should."""
 
     taken = 0
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         self.taken += 1
         if self.taken != 2:
             return super().take_turns(request)
@@ -220,7 +220,7 @@ def test_a_lab_does_not_blame_a_lever_for_the_end_of_the_budget() -> None:
     assert not any(isinstance(it.verdict, Failed) for it in study.outcomes)
 
 
-def test_costs_follow_the_median_of_the_last_sets() -> None:
+def test_costs_follow_the_median_of_the_last_replicates() -> None:
     costs = Costs(2.0, Shape(step_seconds=1.2))
     arms = [Plan(), Plan(), Plan(settings=(HALF,))]
     world = script(step=0.036)
@@ -231,8 +231,8 @@ def test_costs_follow_the_median_of_the_last_sets() -> None:
         options = Options()
         assignments = tuple(_assignment(it, options) for it in arms)
         turns = quiet.take_turns(TurnRequest(arms=assignments, rounds=8))
-        costs.learn_set(turns, arms, factor * (quiet.seconds - began))
-        return costs.of_set(arms, 8)
+        costs.learn_replicate(turns, arms, factor * (quiet.seconds - began))
+        return costs.of_replicate(arms, 8)
 
     first = learn(1.0)
     assert costs.shape.step_seconds == pytest.approx(0.036, rel=0.2)

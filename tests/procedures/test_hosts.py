@@ -13,7 +13,7 @@ from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 from hotlap.experiment.options import Options
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
-from hotlap.records import LaunchRequest, Run, TurnRequest, TurnSet
+from hotlap.records import LaunchRequest, Replicate, Run, TurnRequest
 from hotlap.study import create_study, open_study
 
 NOTE = "wandb was asked to go online by the script; it is disabled in trials."
@@ -22,12 +22,12 @@ LEVERS = named(lever("feed", proof="exact"))
 
 
 class Connected(FakeExecutor):
-    """Its launches connect to one host, its sets to another."""
+    """Its launches connect to one host, its replicates to another."""
 
     def launch(self, request: LaunchRequest) -> Run:
         return msgspec.structs.replace(super().launch(request), hosts=("models.example:443",), notes=(NOTE,))
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         turns = super().take_turns(request)
         runs = tuple(msgspec.structs.replace(it, hosts=("10.1.2.3:5432",)) for it in turns.runs)
         return msgspec.structs.replace(turns, runs=runs)

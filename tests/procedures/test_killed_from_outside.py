@@ -16,7 +16,7 @@ from hotlap.experiment.repeat import MOST_REPETITIONS
 from hotlap.experiment.trials import Trials
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
-from hotlap.records import Crashed, Failed, LaunchRequest, Machine, Run, Steps, Study, TurnRequest, TurnSet
+from hotlap.records import Crashed, Failed, LaunchRequest, Machine, Replicate, Run, Steps, Study, TurnRequest
 from hotlap.study import create_study, open_study
 from hotlap.trial.executor import OneSlot
 
@@ -41,12 +41,12 @@ class Killing(OneSlot):
         run = self.inner.launch(request)
         return msgspec.structs.replace(run, ending=KILLED, steps=Steps()) if self._counted() else run
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         turns = self.inner.take_turns(request)
         if not self._counted():
             return turns
         runs = (*turns.runs[:-1], msgspec.structs.replace(turns.runs[-1], ending=KILLED))
-        return TurnSet(runs=runs, rounds=((),) * len(runs))
+        return Replicate(runs=runs, rounds=((),) * len(runs))
 
     def _counted(self) -> bool:
         self.calls += 1
@@ -71,7 +71,7 @@ def test_one_kill_anywhere_changes_nothing_but_a_warning(calls: int) -> None:
         assert study.status == "finished"
         assert study.plan.settings == (HALF,)
         assert [it for it in study.warnings if "SIGKILL" in it and it.startswith("One trial was killed")]
-        assert executor.calls >= calls  # a pair of sets may now agree sooner
+        assert executor.calls >= calls  # a pair of replicates may now agree sooner
 
 
 def test_every_repetition_counts_in_one_warning(calls: int) -> None:

@@ -1,4 +1,4 @@
-"""First looks at levers that a process can switch: one launch for all of them, or launches where that cannot be."""
+"""Screening of levers that a process can switch: one launch for all of them, or launches where that cannot be."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from hotlap.records import (
     Kept,
     LaunchRequest,
     Objective,
+    Replicate,
     Run,
     Setting,
     Study,
     TurnRequest,
-    TurnSet,
 )
 
 EFFECTS = {
@@ -50,7 +50,7 @@ LEVERS = named(*(switchable(it) for it in SWITCHED), *(lever(it, proof="exact") 
 
 
 class Recording(FakeExecutor):
-    """Keeps what it was asked; ``processes`` is how many the script has, and one of them may never switch."""
+    """Record the requests; ``processes`` is how many the script has, and one of them may never switch."""
 
     def __init__(self, script: FakeScript, *, processes: int = 1, never_switches: bool = False) -> None:
         super().__init__(script)
@@ -62,7 +62,7 @@ class Recording(FakeExecutor):
         run = super().launch(request)
         return msgspec.structs.replace(run, facts=msgspec.structs.replace(run.facts, processes=self.processes))
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         self.asked.append(request)
         turns = super().take_turns(request)
         if not (request.one_launch and self.never_switches):
@@ -96,7 +96,7 @@ def test_one_launch_looks_at_all_that_can_be_switched() -> None:
     assert not set(MORE) & {name for it in executor.shared() for name in tried(it)}
     assert {"half", "step", "feed"} <= kept(study)
     assert not any(it.one_launch for it in executor.asked if len(it.arms) == 3 and it.arms[0] == it.arms[1]), (
-        "what is claimed rests on launches"
+        "claims are based on launches"
     )
 
 

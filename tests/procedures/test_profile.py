@@ -63,7 +63,7 @@ def costs(rule: str, share: float, *levers: str) -> Finding:
 
 
 def finds_syncs(profile: Profile) -> tuple[Finding, ...]:
-    """Stands for the rules: one finding where the evidence has a sync, and another once a lever was tried."""
+    """Replaces the rules: one finding if the evidence has a sync, and another once a lever was tried."""
     found = tuple(costs("host-sync", 0.2, "half") for _ in profile.evidence.syncs)
     return (*found, *(costs("tried", 0.1) for _ in profile.outcomes[:1]))
 
@@ -122,7 +122,7 @@ def test_a_loader_that_only_evaluates_bounds_no_step(evidence: Path) -> None:
 
 
 def test_evidence_is_collected_in_one_launch_of_its_own(evidence: Path) -> None:
-    """Neither the run that gives the time account nor any set is watched."""
+    """Neither the run of the time account nor any replicate is observed."""
     executor = FakeExecutor(script(evidence, has_loader=True))
     tune(WORKLOAD, Options(), executor, levers=LEVERS, clock=executor.clock)
     watched = [it.assignment for it in launches(executor) if it.assignment.instrument(CollectEvidence)]
@@ -192,7 +192,8 @@ def test_evidence_that_cannot_be_read_is_no_evidence(tmp_path: Path, text: bytes
 
 
 class _EndsSooner(FakeExecutor):
-    """A script that trains for fewer steps when it is watched than it did before: until a time or a loss is reached."""
+    """A script that trains for fewer steps when it is observed than it did before: until a time or a loss is
+    reached."""
 
     def __init__(self, its: FakeScript, *steps: int) -> None:
         super().__init__(its)
@@ -315,7 +316,7 @@ def test_a_search_keeps_its_findings_and_looks_again_when_levers_were_tried(evid
     assert study.profiled_steps == 40
 
 
-def test_a_resumed_search_knows_what_was_seen_although_the_files_are_gone(evidence: Path, tmp_path: Path) -> None:
+def test_a_resumed_search_needs_no_files_of_earlier_runs(evidence: Path, tmp_path: Path) -> None:
     class Killed(BaseException):
         pass
 

@@ -1,4 +1,4 @@
-"""The loop over replicates, asked directly: looks, budgets, failures, and what a replicate must not be."""
+"""The loop over replicates, called directly: analyses, budgets, failures, and what a replicate must not be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hotlap.experiment.replicates import Design, anything, replicate
 from hotlap.experiment.stages import begin, blank_study
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.plan import setting
-from hotlap.records import Plan, Progress, Stopped, TimedOut, TurnRequest, TurnSet
+from hotlap.records import Plan, Progress, Replicate, Stopped, TimedOut, TurnRequest
 
 SLOW = Plan(settings=(setting("stuck"),))
 
@@ -26,7 +26,7 @@ class Stalling(FakeExecutor):
     stalls: tuple[int, ...] = ()
     taken = 0
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         self.taken += 1
         turns = super().take_turns(request)
         if self.taken not in self.stalls:
@@ -48,12 +48,12 @@ class Lab:
         begin(self.trials, self.draft)
         self.executor.stalls = stalls
         self.told.clear()
-        self.looked_at: list[int] = []
+        self.analysed_at: list[int] = []
 
-    def decided(self, at: int = 100) -> Callable[[Sequence[TurnSet]], bool]:
-        def rule(sets: Sequence[TurnSet]) -> bool:
-            self.looked_at.append(len(sets))
-            return len(sets) >= at
+    def decided(self, at: int = 100) -> Callable[[Sequence[Replicate]], bool]:
+        def rule(replicates: Sequence[Replicate]) -> bool:
+            self.analysed_at.append(len(replicates))
+            return len(replicates) >= at
 
         return rule
 
@@ -61,14 +61,14 @@ class Lab:
 THREE = (Plan(), Plan(), Plan())
 
 
-@pytest.mark.parametrize(("at", "looks"), [(3, [3]), (5, [3, 5]), (100, [3, 5, 8])])
-def test_the_rule_is_asked_at_its_looks_alone(at: int, looks: list[int]) -> None:
+@pytest.mark.parametrize(("at", "analyses"), [(3, [3]), (5, [3, 5]), (100, [3, 5, 8])])
+def test_the_rule_is_applied_at_its_analyses_alone(at: int, analyses: list[int]) -> None:
     lab = Lab()
     found = replicate(lab.trials, lab.draft, Design(arms=THREE, purpose="x"), lab.decided(at))
-    assert lab.looked_at == looks
-    assert (len(found.sets), found.failure, found.unfinished) == (looks[-1], None, False)
-    assert [it.sets_planned for it in lab.told] == [
-        look for look, more in zip(looks, (3, 2, 3), strict=False) for _ in range(more)
+    assert lab.analysed_at == analyses
+    assert (len(found.replicates), found.failure, found.unfinished) == (analyses[-1], None, False)
+    assert [it.replicates_planned for it in lab.told] == [
+        analysis for analysis, more in zip(analyses, (3, 2, 3), strict=False) for _ in range(more)
     ]
     assert lab.told[1].running is None and lab.told[2].running is not None
 
@@ -78,7 +78,7 @@ def test_a_budget_ends_the_looks_with_what_the_last_one_saw() -> None:
     one = lab.trials.replicates_seconds(THREE, 1, 8)
     lab.trials.options = Options(budget_seconds=lab.trials.spent_seconds + 4.5 * one, rounds=8)
     found = replicate(lab.trials, lab.draft, Design(arms=THREE, purpose="x"), lab.decided())
-    assert (len(found.sets), found.failure, found.unfinished) == (3, None, True)
+    assert (len(found.replicates), found.failure, found.unfinished) == (3, None, True)
 
 
 def test_what_the_clock_cut_after_a_look_is_not_counted() -> None:
@@ -86,20 +86,20 @@ def test_what_the_clock_cut_after_a_look_is_not_counted() -> None:
     cut = Failure(0, Stopped(), "The time was over.", cut=True)
     design = Design(arms=THREE, purpose="x", accept=lambda turns: cut if lab.executor.taken == 5 else None)
     found = replicate(lab.trials, lab.draft, design, lab.decided())
-    assert (len(found.sets), found.failure, found.unfinished) == (3, None, True)
+    assert (len(found.replicates), found.failure, found.unfinished) == (3, None, True)
     before = replicate(
         Lab().trials, lab.draft, Design(arms=THREE, purpose="x", accept=lambda turns: cut), lab.decided()
     )
-    assert (before.sets, before.failure) == ((), cut)
+    assert (before.replicates, before.failure) == ((), cut)
 
 
-def test_whoever_asks_may_end_the_first_look() -> None:
+def test_the_caller_may_end_the_first_analysis() -> None:
     lab = Lab()
     seen: list[int] = []
     design = Design(arms=THREE, purpose="x", goes_on=lambda to_come: seen.append(to_come) or to_come > 1)
     found = replicate(lab.trials, lab.draft, design)
     assert seen == [3, 2, 1]
-    assert found.sets == () and found.failure is not None and found.failure.cut
+    assert found.replicates == () and found.failure is not None and found.failure.cut
 
 
 def test_an_objection_ends_it() -> None:
@@ -112,10 +112,10 @@ def test_an_objection_ends_it() -> None:
 @pytest.mark.parametrize(("stalls", "fails"), [((2,), False), ((2, 3), True)])
 def test_a_replicate_that_timed_out_is_taken_again_once(stalls: tuple[int, ...], fails: bool) -> None:
     lab = Lab(stalls=stalls)
-    design = Design(arms=THREE, purpose="x", looks=(3,), repeats_time_outs=True)
+    design = Design(arms=THREE, purpose="x", analyses=(3,), repeats_time_outs=True)
     found = replicate(lab.trials, lab.draft, design)
     assert (found.failure is not None) == fails
-    assert len(found.sets) == (0 if fails else 3)
+    assert len(found.replicates) == (0 if fails else 3)
     assert found.timed_out_again == fails
 
 
@@ -128,8 +128,8 @@ def test_one_that_hangs_is_a_failure() -> None:
 def test_progress_may_be_of_more_arms_than_are_compared() -> None:
     lab = Lab()
     quiet = StudyDraft(lab.draft.study, lab.trials, None, say_nothing)
-    design = Design(arms=(*THREE, Plan()), purpose="x", looks=(2,), accept=anything, compares=False, label="Four")
-    assert len(replicate(lab.trials, quiet, design).sets) == 2
+    design = Design(arms=(*THREE, Plan()), purpose="x", analyses=(2,), accept=anything, compares=False, label="Four")
+    assert len(replicate(lab.trials, quiet, design).replicates) == 2
     replicate(lab.trials, lab.draft, design)
     assert [it.text for it in lab.told] == ["Four: replicate 1 of 2", "Four: replicate 2 of 2"]
     assert all(it.running is None for it in lab.told)

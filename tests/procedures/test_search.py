@@ -1,4 +1,4 @@
-"""The search on a script of arithmetic, whose truth is known."""
+"""The search on a fake script, whose true effects are known."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_finds_the_best_plan_and_verifies_it() -> None:
     assert study.status == "finished"
     assert study.verification is not None
     speed = study.verification.speed
-    assert speed.verdict == "faster" and speed.sets >= 5
+    assert speed.verdict == "faster" and speed.replicates >= 5
     assert speed.speedup.low < executor.script.speedup(study.plan) * 1.02
     assert speed.speedup.high > executor.script.speedup(study.plan) * 0.98
     assert study.verification.quality is not None and study.verification.quality.verdict == "within"
@@ -138,8 +138,8 @@ def test_behaviour_is_tried_only_when_allowed_by_name() -> None:
     assert isinstance(verdicts(allowed)["batch"], (Kept, NotVerified))
 
 
-def test_what_only_helps_beside_another_lever_is_found() -> None:
-    """While the loader holds everything up, a faster model gives nothing worth having."""
+def test_what_only_helps_next_to_another_lever_is_found() -> None:
+    """While the loader limits the speed, a faster model gains nothing."""
 
     def compute_bound(situation) -> float:
         account = situation.account
@@ -178,7 +178,7 @@ def test_skips_come_with_a_reason_and_cost_no_trial() -> None:
     found = verdicts(study)
     assert isinstance(found["done"], Skipped) and found["done"].already
     assert isinstance(found["hopeless"], Skipped) and found["hopeless"].bound == 1.004
-    assert len(executor.requests) == 3  # the machine, the script as it is, and once more under the profiler
+    assert len(executor.requests) == 3  # the machine, the unmodified script, and once more under the profiler
     assert study.status == "finished" and not study.plan.settings
 
 
@@ -216,7 +216,7 @@ def test_outcomes_are_ordered_by_bound() -> None:
     assert [it.lever for it in study.outcomes] == ["high", "middle", "low"]
 
 
-def test_progress_is_told_at_every_stage() -> None:
+def test_progress_is_reported_at_every_stage() -> None:
     told: list[Progress] = []
     search(listen=told.append)
     stages = {it.stage for it in told}
@@ -226,8 +226,12 @@ def test_progress_is_told_at_every_stage() -> None:
     assert {it.lever for it in told if it.outcome is not None} == set(LEVERS)
     spent = [it.spent_seconds for it in told]
     assert spent == sorted(spent)
-    sets = [(it.sets_done, it.sets_planned) for it in told if it.stage == "verification" and it.sets_planned]
-    assert sets[:5] == [(done, 5) for done in range(5)], "of how many there will be, from the first on"
+    replicates = [
+        (it.replicates_done, it.replicates_planned)
+        for it in told
+        if it.stage == "verification" and it.replicates_planned
+    ]
+    assert replicates[:5] == [(done, 5) for done in range(5)], "of how many there will be, from the first on"
 
 
 def test_the_same_world_gives_the_same_study() -> None:
@@ -256,7 +260,7 @@ def test_a_script_that_ends_soon_is_timed_in_shorter_blocks() -> None:
 
 
 def test_levers_that_give_nothing_are_not_kept() -> None:
-    """The rate of studies that keep anything, over many worlds in which no lever does anything."""
+    """The rate of studies that keep anything, over many fake scripts on which no lever has an effect."""
     levers = named(*(lever(name) for name in ("one", "two", "three", "four")))
     worlds = 60
     kept = [search(FakeScript(launch_noise=0.03), levers=levers, seed=seed)[0].plan.settings for seed in range(worlds)]
@@ -274,7 +278,7 @@ def test_a_large_gain_is_found_in_noise() -> None:
 
 @pytest.mark.parametrize("budget", [220, 300, 500, 900, 2000])
 def test_a_budget_is_kept(budget: float) -> None:
-    """What is reserved for the verification is an estimate: where it was too little, the study says so."""
+    """What is reserved for the verification is an estimate: if it was too little, the study says so."""
     unverified = 0
     for seed in range(5):
         study, executor = search(seed=seed, budget_seconds=budget)

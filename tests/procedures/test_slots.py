@@ -1,4 +1,4 @@
-"""An executor with several slots: replicates run at the same time, and decide what they decide one after the other."""
+"""An executor with several slots: replicates run at the same time, with the same decisions as in sequence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hotlap.study import Journal, create_study, open_study
 SCRIPT = FakeScript(effects={setting("feed"): Effect(data=0.05), setting("half"): Effect(compute=0.5)})
 LEVERS = named(lever("feed", proof="exact"), lever("half"), lever("idle"))
 OPTIONS = Options(rounds=8)
-"""A fixed number of rounds: what the executor is asked then depends on nothing that the slots change."""
+"""A fixed number of rounds: then requests do not depend on the slots."""
 
 
 class Backwards(FakeExecutor):
@@ -121,7 +121,7 @@ def test_a_study_that_was_cut_goes_on_as_if_it_were_not(tmp_path: Path, every: i
         assert len(later.requests) <= len(whole.requests)
 
 
-def test_what_is_no_longer_wanted_is_cancelled() -> None:
+def test_unwanted_requests_are_cancelled() -> None:
     whole = Backwards(SCRIPT, 3)
     search(whole)
     cancelled = []

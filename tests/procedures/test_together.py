@@ -16,29 +16,41 @@ from hotlap.levers.api import Lever
 from hotlap.levers.support.switching import Switch
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
-from hotlap.records import Kept, NoGain, Outcome, Plan, Progress, QualityLost, Run, Setting, Study, TurnRequest, TurnSet
+from hotlap.records import (
+    Kept,
+    NoGain,
+    Outcome,
+    Plan,
+    Progress,
+    QualityLost,
+    Replicate,
+    Run,
+    Setting,
+    Study,
+    TurnRequest,
+)
 
 
 class Counting(FakeExecutor):
-    """Keeps the sets that it was asked for, and counts launches."""
+    """Record the requested replicates, and count launches."""
 
     def __init__(self, script: FakeScript, seed: int = 0) -> None:
         super().__init__(script, seed=seed)
-        self.sets: list[TurnRequest] = []
+        self.replicates: list[TurnRequest] = []
         self.launches = 0
 
     def launch(self, request: object) -> Run:
         self.launches += 1
         return super().launch(request)  # type: ignore[arg-type]
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
-        self.sets.append(request)
+    def take_turns(self, request: TurnRequest) -> Replicate:
+        self.replicates.append(request)
         self.launches += 1 if request.one_launch else len(request.arms)
         return super().take_turns(request)
 
     def fresh(self) -> list[TurnRequest]:
-        """The replicates of what is claimed: the unmodified script twice, and a plan."""
-        return [it for it in self.sets if not it.one_launch and len(it.arms) >= 3 and it.arms[0] == it.arms[1]]
+        """The replicates of a claim: the unmodified script twice, and a plan."""
+        return [it for it in self.replicates if not it.one_launch and len(it.arms) >= 3 and it.arms[0] == it.arms[1]]
 
 
 def switchable(name: str, *choices: str) -> Lever:
@@ -82,7 +94,7 @@ def test_what_looks_likely_is_proved_once_and_verified_once() -> None:
     assert chosen(study) == {"half", "step", "feed"}
     assert study.status == "finished" and study.verification is not None
     assert all(it.arms[2].plan == study.plan for it in executor.fresh()), "no lever had a trial of its own"
-    assert study.verification.speed.sets == len(executor.fresh()) == 5
+    assert study.verification.speed.replicates == len(executor.fresh()) == 5
     truth = executor.script.speedup(study.plan)
     assert study.verification.speed.speedup.low < truth * 1.01 and study.verification.speed.speedup.high > truth * 0.99
 
@@ -164,7 +176,7 @@ def test_of_many_levers_the_idle_are_let_go(seed: int) -> None:
     script = Redundant(effects=effects, optimizer=0.004, **QUIET)
     study, executor = search(script, *(switchable(it) for it in names), seed=seed)
     assert chosen(study) in ({"half", "step", "feed"}, {"also", "step", "feed"})
-    combining = [it for it in executor.sets if it.one_launch][1:]
+    combining = [it for it in executor.replicates if it.one_launch][1:]
     assert 1 <= len(combining) <= 4
     assert max(len(it.arms) for it in combining) <= 9, "never all combinations of five levers"
 
@@ -179,7 +191,7 @@ def test_what_a_slow_loader_hides_is_found_on_top_of_a_faster_one() -> None:
     hidden = replace(switchable("half"), bound=bound)
     study, executor = search(script, lever("feed", proof="exact"), hidden)
     assert chosen(study) == {"feed", "half"}
-    shared = [it for it in executor.sets if it.one_launch]
+    shared = [it for it in executor.replicates if it.one_launch]
     assert all([it.lever for it in one.arms[0].plan.settings] == ["feed"] for one in shared)
     assert len(executor.fresh()) == 5
 
@@ -218,9 +230,9 @@ def test_of_two_levers_with_processes_of_their_own_the_second_is_seen_on_top_of_
 
 
 class Misleading(Counting):
-    """First looks show a lever to be fast, and no other launch does."""
+    """Screenings show a lever to be fast, and no other launch does."""
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         turns = super().take_turns(request)
         if len(request.arms) != 2:
             return turns
@@ -247,7 +259,7 @@ def test_a_small_gain_is_looked_at_twice() -> None:
     script = FakeScript(effects={setting("small"): Effect(compute=0.87)}, **QUIET)
     study, executor = search(script, lever("small"))
     assert chosen(study) == {"small"}
-    assert len([it for it in executor.sets if len(it.arms) == 2]) == 2
+    assert len([it for it in executor.replicates if len(it.arms) == 2]) == 2
 
 
 def test_nothing_is_claimed_where_nothing_helps() -> None:

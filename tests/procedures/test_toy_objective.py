@@ -37,7 +37,7 @@ def found_for(objective: hotlap.Objective, folder: Path) -> Study:
     )
 
 
-def test_half_the_memory_is_worth_a_slower_step_only_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_half_the_memory_for_a_slower_step_only_on_request(tmp_path: Path) -> None:
     slower = hotlap.Limit(metric="seconds_per_sample", most=1.3)
     study = found_for(hotlap.Objective(metric="peak_bytes", limits=(slower,)), tmp_path)
     assert isinstance({it.lever: it.verdict for it in study.outcomes}["checkpointing"], Kept)

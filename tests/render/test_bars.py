@@ -1,4 +1,4 @@
-"""Bars: their cells add up, and keep to the scale."""
+"""Bars: their cells add up and follow the scale."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_cells_add_up_to_the_bar(amounts: list[float], room: float, width: int) 
 
 
 @pytest.mark.parametrize(("full", "width"), [(0, 10), (-1, 10), (5, 0)])
-def test_no_scale_no_cells(full: float, width: int) -> None:
+def test_bars_without_a_scale_are_empty(full: float, width: int) -> None:
     assert cells([1, 2], full, width) == [0, 0]
 
 

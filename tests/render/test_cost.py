@@ -15,7 +15,7 @@ EXTRA = Estimate(value=30.0, low=20.0, high=40.0, unit="s")
 
 
 def study(extra: Estimate | None = EXTRA, *, claims: bool = True) -> Study:
-    """Steps of 0.2 s with 20 samples, twice as fast with the plan, and 100 s of tuning."""
+    """Make a study of steps of 0.2 s with 20 samples, a plan of 2x, and 100 s of tuning."""
     verification = fakes.FINISHED.verification
     assert verification is not None
     verdict = "faster" if claims else "inconclusive"
@@ -31,7 +31,7 @@ def lines(of: Study, price: Price | None = None, samples: int | None = None) -> 
     return cost_lines(found)
 
 
-def test_with_a_price_and_a_length_everything_is_said() -> None:
+def test_with_a_price_and_a_run_length_all_costs_are_shown() -> None:
     assert lines(study(), Price(per_hour=3.6, currency="EUR"), 1_281_167) == (
         "A million samples cost 10.00 EUR before and 5.00 EUR (95 % interval 4.00 EUR to 6.25 EUR) after, "
         "at 3.60 EUR an hour and in training steps alone; before is the mean of one launch.",
@@ -44,25 +44,25 @@ def test_with_a_price_and_a_length_everything_is_said() -> None:
     )
 
 
-def test_without_a_price_only_time_is_spoken_of() -> None:
+def test_without_a_price_only_time_is_mentioned() -> None:
     said = " ".join(lines(study(), samples=1_281_167))
     assert "cost" not in said and "million samples takes 3 h 33 min before" in said
     assert lines(study(None))[0].startswith("This study took 1 min 40 s, earned back")
 
 
-def test_a_start_that_may_be_as_short_is_not_called_longer() -> None:
+def test_a_start_up_within_noise_is_not_called_longer() -> None:
     said = lines(study(Estimate(value=0.1, low=-0.5, high=0.4, unit="s")))
     assert said[0] == "Starting was not measurably slower with the plan, 400 ms more at most (95 % interval)."
 
 
-def test_without_a_gain_only_the_price_as_it_is() -> None:
+def test_without_a_gain_only_the_current_cost_is_shown() -> None:
     assert lines(study(claims=False), Price(per_hour=3.6), 1000) == (
         "A million samples cost 10.00, at 3.60 an hour and in training steps alone, by the mean of one launch.",
         "A run of 1,000 samples takes 10.0 s and costs 0.0100, in training steps alone.",
     )
 
 
-def test_what_was_measured_over_sets_is_no_single_launch() -> None:
+def test_figures_over_replicates_are_not_of_a_single_launch() -> None:
     level = Estimate(value=0.01, low=0.009, high=0.011, unit="s")
     before = study()
     assert before.verification is not None
@@ -71,7 +71,7 @@ def test_what_was_measured_over_sets_is_no_single_launch() -> None:
     assert said[0].endswith("in training steps alone.")
 
 
-def test_a_currency_is_cleaned() -> None:
+def test_control_characters_in_a_currency_are_removed() -> None:
     assert money(2.0, "\x1b[31mEUR\n") == "2.00 EUR"
 
 
@@ -102,13 +102,13 @@ def test_joules(amount: float, shown: str) -> None:
     ("source", "said"),
     [("device-counter", "whole device"), ("device-power", "power samples"), ("processor-counter", "machine-wide")],
 )
-def test_energy_says_what_its_counter_covers(source: EnergySource, said: str) -> None:
+def test_energy_states_what_its_counter_covers(source: EnergySource, said: str) -> None:
     energy = EnergyComparison(
         source=source,
         baseline_joules_per_sample=Estimate(value=0.92, low=0.9, high=0.94, unit="J"),
         candidate_joules_per_sample=Estimate(value=0.46, low=0.45, high=0.47, unit="J"),
         ratio=Estimate(value=0.5, low=0.49, high=0.51),
-        sets=5,
+        replicates=5,
         confidence=0.95,
     )
     shown = energy_line(energy)
@@ -118,11 +118,11 @@ def test_energy_says_what_its_counter_covers(source: EnergySource, said: str) ->
     assert said in shown
 
 
-def test_energy_that_nobody_tells() -> None:
+def test_unknown_energy_is_not_shown() -> None:
     assert energy_line(None) == UNKNOWN_ENERGY
 
 
-def test_what_was_guessed_is_not_priced_and_is_said_to_be_unknown() -> None:
+def test_guessed_samples_have_no_price() -> None:
     guessed = study()
     assert guessed.account_before is not None
     account = msgspec.structs.replace(guessed.account_before, samples_from="inputs")

@@ -1,4 +1,4 @@
-"""The page of a comparison: the answer first, within its width, and a file's text shown as nothing but text."""
+"""The page of a comparison: the answer first, within its width, and foreign text as text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def finding(rule: str, share: float) -> Finding:
 
 
 def slower(name: str = "gemm") -> Difference:
-    """80 ms more: 60 of them wait for the loader, 20 compute, since a kernel is launched twice as often."""
+    """Make steps 80 ms slower: 60 ms wait for the loader, 20 ms compute, as a kernel is launched twice as often."""
     before = breakdown([100] * 4, compute_ms=320, causes={"queued": 80}, kernels=[kernel(name, 4, 80)])
     after = breakdown(
         [180] * 4, compute_ms=400, causes={"queued": 80, "data_loader": 240}, kernels=[kernel(name, 8, 160)]
@@ -56,7 +56,7 @@ def studies() -> Difference:
     return difference(side_of_study("a", before), side_of_study("b", after))
 
 
-def test_the_answer_comes_first_with_what_is_behind_it() -> None:
+def test_the_answer_comes_first_and_its_reasons_follow() -> None:
     text = flat(slower())
     assert "A step took 100 ms, and now takes 180 ms (+80 %): slower." in text
     assert "idle: +60.0 ms, 75 % of the change; most of all waiting for the data loader (+60.0 ms, new)" in text
@@ -64,8 +64,8 @@ def test_the_answer_comes_first_with_what_is_behind_it() -> None:
     assert "20.0 ms -> 40.0 ms; launches 1 -> 2; more often" in text
 
 
-def test_what_changed_much_is_said_though_the_step_shows_no_clear_change() -> None:
-    """The loader fell from 47 to 0.5 ms, and the host took longer for other things; two steps show nothing clear."""
+def test_large_changes_of_parts_are_shown_without_a_clear_total() -> None:
+    """The loader fell from 47 to 0.5 ms and other host work rose; two steps are not enough for a clear change."""
     before = breakdown([100, 140], compute_ms=100, causes={"data_loader": 94, "launch_bound": 46})
     after = breakdown([80, 130], compute_ms=100, causes={"data_loader": 1, "launch_bound": 109})
     found = difference(side_of_traces("before.json", [before]), side_of_traces("after.json", [after]))
@@ -94,7 +94,7 @@ def test_no_clear_change_gives_no_reasons() -> None:
     assert "not evidence of a change" in text
 
 
-def test_warnings_stand_beside_the_answer() -> None:
+def test_warnings_follow_the_answer() -> None:
     broken = side_of_traces("a", [breakdown([100] * 4, unreliable="kernels are missing")])
     text = shown(difference(broken, broken))
     assert text.index("is unreliable") < text.index("What the device did")
@@ -108,7 +108,7 @@ def test_lines_fit_the_terminal(make: object, width: int) -> None:
     assert not [line for line in lines if line != line.rstrip()]
 
 
-def test_names_cannot_take_over_the_terminal() -> None:
+def test_control_characters_in_names_are_removed() -> None:
     evil = "\x1b[2J\x1b]0;title\x07[red]kernel[/red]\u202e\n<b>"
     text = shown(slower(evil))
     assert "\x1b" not in text

@@ -1,4 +1,4 @@
-"""Names are short, and no two of a table look the same."""
+"""Names are short, and no two names of a table look the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotlap.render.event_names import event_name, event_names, file_names
 _ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::"
 
 
-def test_kernels_that_begin_alike_are_told_apart() -> None:
+def test_kernels_that_begin_alike_are_distinguished() -> None:
     names = [
         f"{_ELEMENTWISE}CUDAFunctor_add<float>, at::detail::Array<char*, 3>>(int, at::native::CUDAFunctor_add<float>)",
         f"{_ELEMENTWISE}CUDAFunctor_add<float>, at::detail::Array<char*, 2>>(int, at::native::CUDAFunctor_add<float>)",
@@ -30,7 +30,7 @@ def test_names_that_only_look_alike_are_numbered() -> None:
     assert sorted(shown.values()) == ["kernel #1", "kernel #2"]
 
 
-def test_a_name_alone_is_shown_from_its_beginning() -> None:
+def test_a_single_name_keeps_its_beginning() -> None:
     name = "k" * 100
     assert event_names([name]) == {name: event_name(name)}
 
@@ -49,5 +49,5 @@ def test_no_two_names_look_the_same(names: list[str]) -> None:
         (["r.json"], ["r.json"]),
     ],
 )
-def test_files_by_as_much_of_their_path_as_tells_them_apart(paths: list[str], expected: list[str]) -> None:
+def test_files_by_the_shortest_unique_path(paths: list[str], expected: list[str]) -> None:
     assert list(file_names(paths, 40).values()) == expected

@@ -1,4 +1,4 @@
-"""Findings as they are shown: what they cost, and what became of them once levers were tried."""
+"""Findings as they are shown: their cost, and the outcome of the levers that address them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def share(value: float, low: float, high: float) -> Estimate:
         (share(0.0, 0.0, 0.0), "0 %"),
     ],
 )
-def test_what_a_cause_costs(of: Estimate, words: str) -> None:
+def test_the_cost_of_a_finding(of: Estimate, words: str) -> None:
     assert label(Finding(rule="r", share=of, title="t")) == words
 
 
 @pytest.mark.parametrize(("kind", "words"), [("risk", "risk"), ("hint", "hint"), ("wrong-numbers", "numbers")])
-def test_what_costs_no_time_is_called_what_it_is(kind: str, words: str) -> None:
+def test_findings_without_a_cost_are_labelled_by_kind(kind: str, words: str) -> None:
     assert label(Finding(rule="r", share=NOTHING, title="t", kind=kind)) == words  # type: ignore[arg-type]
 
 
@@ -50,17 +50,17 @@ def test_what_costs_no_time_is_called_what_it_is(kind: str, words: str) -> None:
         (UNTRIED.verdict, "loader was not tried. The budget leaves 3 s."),
     ],
 )
-def test_what_became_of_a_finding(verdict: Verdict, says: str) -> None:
+def test_the_outcome_of_a_finding(verdict: Verdict, says: str) -> None:
     finding = fakes.FINDINGS[0]
     assert [words for _, words in fates(finding, [Outcome(lever="loader", verdict=verdict)])] == [says]
 
 
-def test_a_finding_whose_lever_was_not_reached_is_not_called_unanswerable() -> None:
+def test_a_finding_with_an_untried_lever_may_still_be_addressed() -> None:
     assert fates(fakes.FINDINGS[0], [])[0][1] == "loader was not tried."
     assert "No lever addresses it" in fates(fakes.FINDINGS[2], fakes.OUTCOMES)[0][1]
 
 
-def test_what_a_lever_answers() -> None:
+def test_the_findings_that_a_lever_addresses() -> None:
     twice = (*fakes.FINDINGS, fakes.FINDINGS[0], msgspec.structs.replace(fakes.FINDINGS[2], levers=("loader",)))
     assert answers("loader", twice) == "answers loader-bound (48 % of a step) and close-to-limit"
     assert answers("compile", twice) == ""
@@ -70,7 +70,7 @@ def test_what_a_lever_answers() -> None:
     ("file", "shown"),
     [("/home/ada/work/src/train.py", "src/train.py:12"), ("/usr/lib/data.py", "/usr/lib/data.py:12")],
 )
-def test_lines_are_named_from_where_the_script_was_started(file: str, shown: str) -> None:
+def test_lines_are_relative_to_the_working_directory(file: str, shown: str) -> None:
     assert fakes.PROFILED.workload.directory == "/home/ada/work"
     finding = msgspec.structs.replace(fakes.FINDINGS[0], site=CallSite(role="loader", file=file, line=12))
     console = Console(width=80, file=io.StringIO(), color_system=None)
@@ -94,14 +94,14 @@ def bound(loader: float, model: float) -> tuple[Ceiling, ...]:
         (2.0, 4.0, "Alone, the loader takes 50 % of that and the model 25 %: neither binds it by itself."),
     ],
 )
-def test_a_clean_script_is_told_what_binds_it(loader: float, model: float, says: str) -> None:
+def test_a_script_without_findings_shows_its_limit(loader: float, model: float, says: str) -> None:
     found = headline(msgspec.structs.replace(fakes.CLEAN, ceilings=bound(loader, model)))
     assert (found.tone, found.sentence) == ("good", "No known cause of lost time was found.")
     assert found.details[0] == "A step takes 58.1 ms; its largest part is backward (50 %)."
     assert found.details[1].startswith(says)
 
 
-def test_a_script_that_was_not_profiled_is_not_called_clean() -> None:
+def test_an_unprofiled_script_is_not_called_free_of_findings() -> None:
     found = headline(msgspec.structs.replace(fakes.CLEAN, profiled_steps=0))
     assert found.tone == "neutral" and "found in the time account" in found.sentence
     assert "was not profiled" in found.details[-1]
@@ -109,7 +109,7 @@ def test_a_script_that_was_not_profiled_is_not_called_clean() -> None:
     assert "was not profiled" in with_causes.details[-1]
 
 
-def test_a_profile_that_was_killed_says_so() -> None:
+def test_a_killed_profile_is_reported() -> None:
     text = "The run was killed; only its results up to then are known."
     found = headline(msgspec.structs.replace(fakes.PROFILED, status="interrupted", status_text=text))
     assert found.sentence.startswith("Not finished") and found.details[0] == text

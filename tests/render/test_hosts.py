@@ -1,4 +1,4 @@
-"""The hosts that trials connected to, in every form of the report, and in none where there were none."""
+"""The hosts that trials connected to are in every form of the report, if there were any."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_hosts_are_named(shown: Callable[[Study], str]) -> None:
     assert TITLE not in shown(fakes.FINISHED)
 
 
-def test_only_so_many_are_shown_and_on_one_line() -> None:
+def test_a_bounded_number_of_hosts_is_shown_on_one_line() -> None:
     made = text.hosts(["a\x1b[2J\nb:443", *(f"h{it}:1" for it in range(30))])
     assert len(made) == 21 and made[-1] == "and 11 more"
     assert "\n" not in made[0] and "\x1b" not in made[0]

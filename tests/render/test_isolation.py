@@ -31,7 +31,7 @@ def plain(what: RenderableType, width: int = 120) -> str:
     return capture.get()
 
 
-def test_a_script_that_was_denied_a_write_is_not_blamed() -> None:
+def test_a_denied_write_is_not_blamed_on_the_script() -> None:
     found = headline(fakes.DENIED)
     assert found.sentence.startswith("The script failed in isolation: the kernel denied writing out/t.parquet")
     assert any("caused this, not the script" in it for it in found.details)
@@ -78,7 +78,7 @@ def test_every_report_names_the_isolation(machine: Machine, says: str, gap: str)
     assert ("Not protected" in shown(study)) == bool(gap)
 
 
-def test_only_trials_without_isolation_are_warned_of() -> None:
+def test_only_trials_without_isolation_cause_a_warning() -> None:
     warned = {
         mode: [it for it in study_warnings(msgspec.structs.replace(fakes.FINISHED, machine=machine)) if "isolate" in it]
         for mode, machine in (("namespaces", fakes.MACHINE), ("fence", fakes.FENCED), ("none", fakes.UNPROTECTED))
@@ -89,12 +89,12 @@ def test_only_trials_without_isolation_are_warned_of() -> None:
     assert words in shown(study) and words in markdown_report(study)
 
 
-def test_a_study_from_before_there_was_isolation_says_nothing_of_it() -> None:
+def test_a_study_from_before_isolation_does_not_mention_it() -> None:
     study = msgspec.structs.replace(fakes.FINISHED, machine=msgspec.structs.replace(fakes.MACHINE, protection=None))
     assert "Isolation" not in shown(study)
 
 
-def test_files_read_off_the_layers_are_called_untouched() -> None:
+def test_files_read_from_the_layers_are_called_unchanged() -> None:
     files = (FileWrite(path="ckpt/best.pt", redirected=True),)
     study = msgspec.structs.replace(fakes.FINISHED, files=files)
     assert "wrote or changed untouched, trials wrote to copies, which are gone: ckpt/best.pt" in shown(study)
@@ -114,18 +114,18 @@ def test_files_read_off_the_layers_are_called_untouched() -> None:
         (fakes.UNPROTECTED, "not in use fence: the kernel has no Landlock, or it is switched off"),
     ],
 )
-def test_the_doctor_names_it(machine: Machine, says: str) -> None:
+def test_the_doctor_names_the_isolation(machine: Machine, says: str) -> None:
     assert says in " ".join(plain(doctor(machine), width=200).split())
 
 
-def test_the_doctor_shows_caches_as_below_the_home() -> None:
+def test_the_doctor_shows_caches_relative_to_home() -> None:
     protection = Protection(mode="namespaces", shared_folders=(f"{Path.home()}/.cache",))
     machine = msgspec.structs.replace(fakes.MACHINE, protection=protection)
     assert "~/.cache (caches" in plain(doctor(machine), width=200)
     assert str(Path.home()) not in plain(doctor(machine), width=200)
 
 
-def test_the_doctor_names_it_to_programs() -> None:
+def test_the_doctor_names_the_isolation_in_json() -> None:
     document = isolation_document(fakes.FENCED)
     assert document is not None
     assert (document["mode"], document["network"]) == ("fence", "none")

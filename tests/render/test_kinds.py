@@ -1,4 +1,4 @@
-"""Every kind of study has a file that says what is different of it, and nothing else asks for a kind."""
+"""Every kind of study has one file for what is specific to it, and no other code checks the kind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_each_kind_is_one_file_and_one_line() -> None:
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_a_file_offers_nothing_that_is_not_asked_for(kind: StudyKind) -> None:
+def test_a_kind_defines_only_what_a_presenter_has(kind: StudyKind) -> None:
     module = importlib.import_module(f"{kinds.__name__}.{kind}")
     own = {name for name, it in inspect.getmembers(module, inspect.isfunction) if it.__module__ == module.__name__}
     assert {it for it in own if not it.startswith("_")} <= {it.name for it in fields(Presenter)}
@@ -42,7 +42,7 @@ def test_a_file_offers_nothing_that_is_not_asked_for(kind: StudyKind) -> None:
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("status", STATES)
 @pytest.mark.parametrize("found", [fakes.FINISHED, Study(workload=fakes.WORKLOAD)])
-def test_every_study_of_a_kind_has_its_sentences(kind: StudyKind, status: StudyStatus, found: Study) -> None:
+def test_every_status_of_a_kind_has_its_sentences(kind: StudyKind, status: StudyStatus, found: Study) -> None:
     study = msgspec.structs.replace(found, kind=kind, status=status)
     presenter = presenter_of(kind)
     assert headline(study).sentence[-1] in ".:" and presenter.what_was_done(study).endswith(".")
@@ -51,7 +51,7 @@ def test_every_study_of_a_kind_has_its_sentences(kind: StudyKind, status: StudyS
     assert presenter.result(entry)
 
 
-def test_an_estimate_is_the_answer_though_nothing_was_counted_with_data() -> None:
+def test_a_memory_estimate_is_the_answer_without_data() -> None:
     peaks = (EstimatedPeak(batch_size=32, peak_bytes=2**30), EstimatedPeak(batch_size=64, peak_bytes=2**31))
     estimate = MemoryEstimate(peaks=peaks, device_memory_bytes=3 * 2**29)
     study = Study(kind="memory", status="finished", workload=fakes.WORKLOAD, memory_estimate=estimate)
@@ -69,19 +69,19 @@ def test_an_estimate_is_the_answer_though_nothing_was_counted_with_data() -> Non
         ("inference", for_inference("latency", p99_seconds=0.02), "hotlap infer --goal latency --p99 20ms train.py"),
     ],
 )
-def test_the_next_command_asks_for_the_same_goal(kind: StudyKind, objective: Objective, said: str) -> None:
+def test_the_next_command_has_the_same_goal(kind: StudyKind, objective: Objective, said: str) -> None:
     study = Study(kind=kind, status="quick-look", workload=fakes.WORKLOAD, needed_seconds=300.0, objective=objective)
     commands = [command for command, _ in presenter_of(kind).next_commands(study, "")]
     assert any(it.startswith(said) for it in commands)
 
 
-def test_a_check_that_was_cut_is_not_resumed_as_a_search() -> None:
+def test_an_interrupted_check_is_not_resumed_as_a_search() -> None:
     study = msgspec.structs.replace(fakes.INTERRUPTED, kind="check")
     assert not tuple(presenter_of("check").next_commands(study, "hotlap.toml"))
 
 
-def test_nothing_compares_the_kind_of_a_study() -> None:
-    """What depends on it stands in the folders and tables that are looked up by it."""
+def test_no_code_compares_the_kind_of_a_study() -> None:
+    """Only folders and tables with the kind as key may depend on it."""
     source = Path(hotlap.__file__).parent
     asking = [f"{path.name}:{node.lineno}" for path in source.rglob("*.py")  # type: ignore[attr-defined]
               for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if _compares_a_kind(node)]  # fmt: skip
@@ -89,7 +89,7 @@ def test_nothing_compares_the_kind_of_a_study() -> None:
 
 
 def _compares_a_kind(node: ast.AST) -> bool:
-    """Whether it is ``x.kind == "search"``, ``x.sort in ("tune", ...)`` and the like; a workload's kind is another."""
+    """Return whether a node compares a study's kind, as ``x.kind == "search"`` does; a workload's kind differs."""
     if not isinstance(node, ast.Compare):
         return False
     words = {it.value for it in ast.walk(node) if isinstance(it, ast.Constant)}

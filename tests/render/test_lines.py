@@ -1,4 +1,4 @@
-"""Paragraphs, tables and bars as lines: nothing is lost, and nothing is longer than the paper is wide."""
+"""Paragraphs, tables and bars as lines: nothing is lost, and no line exceeds the width."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ words = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Mn")), 
 
 
 @given(st.lists(words, max_size=8), st.integers(2, 30))
-def test_folding_loses_nothing_and_fits(these: list[str], width: int) -> None:
+def test_wrapping_loses_nothing_and_fits(these: list[str], width: int) -> None:
     text = " ".join(these)
     lines = list(folded(text, width))
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     assert max(map(cell_width, lines)) <= width
 
 
-def test_folding_breaks_between_words_first() -> None:
+def test_wrapping_prefers_breaks_between_words() -> None:
     assert list(folded("the host issued work too slowly", 12)) == ["the host", "issued work", "too slowly"]
     assert list(folded("a verylongword", 6)) == ["a", "verylo", "ngword"]
     assert list(folded("", 5)) == [""]
 
 
-def test_folding_keeps_the_indentation() -> None:
+def test_wrapping_keeps_the_indentation() -> None:
     assert list(folded("  of them in backward", 12)) == ["  of them in", "  backward"]
     assert list(folded("   ", 2)) == [""]
 
 
-def test_wide_and_combining_characters_take_the_cells_they_take() -> None:
+def test_wide_and_combining_characters_count_by_their_width() -> None:
     assert cell_width("abc") == 3
     assert cell_width("\u6838\u5fc3") == 4
     assert cell_width("e\u0301") == 1
@@ -55,18 +55,18 @@ def test_a_table_aligns_its_columns() -> None:
     ]
 
 
-def test_a_table_without_names_has_no_head() -> None:
+def test_a_table_without_column_names_has_no_header() -> None:
     table = Table("", ">")
     table.add(Styled("#", "green"), "5")
     assert list(table.lines(Paper(20))) == ["  #  5"]
     assert list(table.lines(Paper(20, colours=True))) == ["  \x1b[32m#\x1b[0m  5"]
 
 
-def test_an_empty_table_is_its_head() -> None:
+def test_an_empty_table_is_only_its_header() -> None:
     assert list(Table("name", ">time").lines(Paper(20))) == ["  name  time"]
 
 
-def test_a_column_may_be_left_out_where_it_is_empty() -> None:
+def test_optional_columns_are_left_out_if_empty() -> None:
     table = Table("name", "?>size", "?place")
     table.add("a", "", "")
     assert list(table.lines(Paper(40))) == ["  name", "  a"]
@@ -74,13 +74,13 @@ def test_a_column_may_be_left_out_where_it_is_empty() -> None:
     assert list(table.lines(Paper(40))) == ["  name  size", "  a", "  b       12"]
 
 
-def test_text_is_folded_before_numbers() -> None:
+def test_text_is_wrapped_before_numbers() -> None:
     table = Table("name", ">time")
     table.add("a name of several words", "1000 ms")
     assert list(table.lines(Paper(32))) == ["  name" + " " * 22 + "time", "  a name of several      1000 ms", "  words"]
 
 
-def test_a_name_that_would_be_folded_too_often_has_a_line_of_its_own() -> None:
+def test_a_name_that_would_wrap_too_often_gets_its_own_line() -> None:
     table = Table("name", ">time", ">calls")
     table.add(Styled("a_name_of_several_words", "bold"), "1000 ms", "17")
     table.add("", "10 ms", "1")
@@ -99,7 +99,7 @@ def test_a_name_that_would_be_folded_too_often_has_a_line_of_its_own() -> None:
     st.integers(20, 70),
     st.booleans(),
 )
-def test_no_line_is_longer_than_the_paper(rows: list[list[str]], width: int, colours: bool) -> None:
+def test_no_line_is_longer_than_the_width(rows: list[list[str]], width: int, colours: bool) -> None:
     table = Table("first", ">second", "third", ">a rather long fourth")
     for row in rows:
         table.add(*row)

@@ -1,4 +1,4 @@
-"""A study as Markdown: what a pull request shows of it, and what it does not let through."""
+"""A study as Markdown: how a pull request shows it, and what is escaped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ATTACK = (
 
 
 def shown(markdown: str) -> str:
-    """As GitHub would make HTML of it: tables, and HTML as it stands."""
+    """Convert Markdown to HTML as GitHub does: tables, and raw HTML unchanged."""
     html: str = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(markdown)
     return html
 
@@ -32,7 +32,7 @@ def test_report(name: str, matches_snapshot: Callable[[str, str], bool]) -> None
 
 
 @pytest.mark.parametrize("name", fakes.STUDIES)
-def test_what_opens_is_closed_and_tables_are_whole(name: str) -> None:
+def test_tags_are_closed_and_tables_are_complete(name: str) -> None:
     made = markdown_report(fakes.STUDIES[name])
     assert made.count("<details>") == made.count("</details>") == made.count("<summary>")
     assert re.search(r"</summary>\n(?!\n)", made) is None, "Markdown needs an empty line there"
@@ -45,7 +45,7 @@ def test_what_opens_is_closed_and_tables_are_whole(name: str) -> None:
             table = []
 
 
-def test_foreign_text_stays_text() -> None:
+def test_foreign_text_is_escaped() -> None:
     attacked = msgspec.structs.replace(
         fakes.FINISHED,
         identifier=ATTACK,
@@ -75,7 +75,7 @@ def test_foreign_text_stays_text() -> None:
 @pytest.mark.parametrize(
     "foreign", ["a | b", "- x", "1. x", "+ x", "= x", "# x", "> x", "*a* _b_ ~~c~~ `d`", "a\\|b", "&lt;"]
 )
-def test_a_cell_says_what_was_said(foreign: str) -> None:
+def test_a_cell_shows_the_original_text(foreign: str) -> None:
     html = shown(f"| a |\n|---|\n| {text.markdown(foreign)} |\n")
     cell = re.search(r"<td>(.*)</td>", html)
     assert cell is not None
@@ -90,7 +90,7 @@ def test_a_line_stays_a_paragraph(foreign: str) -> None:
     assert re.fullmatch(r"<p>[^<]*(?:<!-- -->)?[^<]*</p>\n", shown(text.markdown(foreign)))
 
 
-def test_money_stands_above_where_a_price_was_given() -> None:
+def test_money_is_at_the_top_if_a_price_was_given() -> None:
     costs = Costs(
         confidence=0.95,
         samples_per_step=32,

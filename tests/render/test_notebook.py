@@ -1,4 +1,4 @@
-"""A study in a notebook: the fragment by itself, and a real kernel that shows one."""
+"""A study in a notebook: its HTML fragment, and a real kernel that shows one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VOID = {"br", "hr", "img"}
 
 
 class Reader(HTMLParser):
-    """Collects tags, attributes and text; fails for a tag that is not closed in its place."""
+    """Collect tags, attributes and text; fail on a tag that is not closed in order."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -44,7 +44,7 @@ class Reader(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-def test_the_answer_the_bars_and_the_levers_are_there() -> None:
+def test_the_answer_the_bars_and_the_levers_are_shown() -> None:
     page = Reader(fragment(fakes.FINISHED))
     assert "3.65x faster (95 % interval 3.58 to 3.72), no difference found within 0.1 % over 300 steps." in page.text
     before, after = (it["aria-label"] for it in page.all("div") if it.get("role") == "img")
@@ -59,7 +59,7 @@ def test_the_answer_the_bars_and_the_levers_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(fakes.STUDIES))
-def test_every_study_is_one_static_harmless_fragment(name: str) -> None:
+def test_every_study_is_a_static_safe_fragment(name: str) -> None:
     html = fragment(fakes.STUDIES[name])
     page = Reader(html)
     assert html.startswith("<div ") and html.endswith("</div>")
@@ -76,7 +76,7 @@ def test_every_study_is_one_static_harmless_fragment(name: str) -> None:
     assert len(html) < 100_000
 
 
-def test_foreign_text_stays_text() -> None:
+def test_foreign_text_is_escaped() -> None:
     nasty = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&lt;b&gt; \x1b[31m"
     study = msgspec.structs.replace(
         fakes.FINISHED,
@@ -104,7 +104,7 @@ def test_foreign_text_stays_text() -> None:
         PhaseAccount(wall=0.1, phases=(("forward", 9.0),)),
     ],
 )
-def test_accounts_that_do_not_add_up_are_drawn_all_the_same(account: PhaseAccount) -> None:
+def test_accounts_that_do_not_add_up_are_still_drawn(account: PhaseAccount) -> None:
     Reader(fragment(msgspec.structs.replace(fakes.FINISHED, account_before=account)))
 
 
@@ -114,27 +114,27 @@ def test_text_is_the_report_without_colours() -> None:
     assert max(map(len, shown.split("\n"))) <= 100
 
 
-def test_a_study_offers_itself_to_a_notebook() -> None:
+def test_a_study_has_a_notebook_representation() -> None:
     bundle = fakes.FINISHED._repr_mimebundle_()
     assert bundle == mime_bundle(fakes.FINISHED)
     assert fakes.FINISHED._repr_html_() == bundle["text/html"]
     assert set(bundle) == {"text/plain", "text/html"}
 
 
-def test_a_study_writes_itself_in_one_line() -> None:
+def test_the_repr_of_a_study_is_one_line() -> None:
     shown = repr(fakes.FINISHED)
     assert len(shown) < 300 and "\n" not in shown
     assert fakes.FINISHED.identifier in shown and fakes.FINISHED.plan.settings[0].lever in shown
 
 
-def test_showing_is_no_part_of_the_record() -> None:
+def test_notebook_methods_are_not_part_of_the_record() -> None:
     assert msgspec.json.decode(study_json(fakes.FINISHED), type=Study) == fakes.FINISHED
     assert not [it.name for it in msgspec.structs.fields(Study) if it.name.startswith("_")]
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # the kernel's own libraries warn of each other
-def test_a_real_kernel_shows_it(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore")  # the kernel's own libraries issue warnings
+def test_a_real_notebook_kernel_shows_a_study(tmp_path: Path) -> None:
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     (tmp_path / "study.json").write_text(study_json(fakes.FINISHED), encoding="utf-8")

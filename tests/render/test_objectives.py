@@ -1,4 +1,4 @@
-"""What a study says whose objective is not speed alone."""
+"""Reports of studies with objectives other than speed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hotlap.render.lever_table import tried_rows
 
 
 def peak(ratio: Estimate, verdict: MetricVerdict) -> MetricComparison:
-    return MetricComparison(metric="device_peak_bytes", ratio=ratio, verdict=verdict, sets=5, confidence=0.95)
+    return MetricComparison(metric="device_peak_bytes", ratio=ratio, verdict=verdict, replicates=5, confidence=0.95)
 
 
 def with_memory(found: Study, ratio: float, verdict: MetricVerdict, faster: float, slowdown: float = 1.3) -> Study:
@@ -25,7 +25,7 @@ def with_memory(found: Study, ratio: float, verdict: MetricVerdict, faster: floa
     return msgspec.structs.replace(found, objective=for_memory(slowdown), verification=verification)
 
 
-def test_a_gain_of_memory_is_the_headline_with_what_it_costs() -> None:
+def test_a_memory_gain_is_the_headline_with_its_slowdown() -> None:
     found = headline(with_memory(FINISHED, 0.52, "better", 0.93))
     assert found.tone == "good"
     assert found.sentence.startswith(
@@ -47,24 +47,24 @@ def test_a_gain_of_memory_is_the_headline_with_what_it_costs() -> None:
         (0.95, "inconclusive", 0.99, "Inconclusive: fresh launches could not confirm a gain"),
     ],
 )
-def test_what_is_no_gain_is_not_called_one(ratio: float, verdict: MetricVerdict, faster: float, said: str) -> None:
+def test_no_memory_gain_is_claimed_without_one(ratio: float, verdict: MetricVerdict, faster: float, said: str) -> None:
     found = headline(with_memory(FINISHED, ratio, verdict, faster))
     assert found.tone == "neutral" and found.sentence.startswith(said)
 
 
-def test_no_speed_is_claimed_for_it() -> None:
-    """Not in a plan file, not in the history, not in what training costs."""
+def test_no_speedup_is_claimed_for_a_memory_gain() -> None:
+    """Claim no speedup in plan files, in the history or in the costs of training."""
     study = with_memory(FINISHED, 0.52, "better", 0.93)
     assert claimed(study) is not None and claimed_speedup(study) is None
 
 
-def test_a_study_without_a_plan_says_what_was_asked_for() -> None:
+def test_a_study_without_a_plan_states_the_objective() -> None:
     nothing = msgspec.structs.replace(FINISHED, objective=for_memory(), verification=None, plan=type(FINISHED.plan)())
     nothing = msgspec.structs.replace(nothing, outcomes=())
     assert headline(nothing).sentence.startswith("No lever improved the peak memory with time per sample at most 1.1x")
 
 
-def test_a_quick_look_shows_the_memory_that_it_saw() -> None:
+def test_a_screening_result_shows_its_memory() -> None:
     outcome = Outcome(lever="loader", setting=LOADER, verdict=Seen(speedup=2.0, metric="peak_bytes", rounds=12))
     looked = msgspec.structs.replace(
         FINISHED, objective=for_memory(), status="quick-look", outcomes=(outcome,), verification=None
@@ -74,13 +74,13 @@ def test_a_quick_look_shows_the_memory_that_it_saw() -> None:
     assert (row.speedup, row.memory) == ("", "0.50x  no interval")
 
 
-def test_a_look_that_somebody_else_wrote_may_hold_nought() -> None:
+def test_a_screening_ratio_of_zero_is_not_shown() -> None:
     verdict = Seen(speedup=0.0, metric="peak_bytes", rounds=12)
     (row,) = tried_rows((Outcome(lever="loader", setting=LOADER, verdict=verdict),))
     assert row.memory == ""
 
 
-def test_the_levers_table_does_not_call_a_lever_slower_that_was_not_to_be_faster() -> None:
+def test_a_memory_lever_is_not_called_slower() -> None:
     trial = Comparison(baseline=FINISHED.plan, candidate=FINISHED.plan, speed=speed(0.9, 0.01, "slower"))
     verdict = NoGain(comparison=trial, metric="peak_bytes", reason="Its peak memory becomes 1.200x what it was.")
     (row,) = tried_rows((Outcome(lever="mixed-precision", setting=MIXED, verdict=verdict),))

@@ -63,8 +63,8 @@ RUNNING = Progress(
     lever="compile",
     running=fakes.estimate(1.3, 0.1),
     best=fakes.estimate(2.0, 0.05),
-    sets_done=1,
-    sets_planned=3,
+    replicates_done=1,
+    replicates_planned=3,
     peak_bytes=5 * 2**30,
     baseline_peak_bytes=8 * 2**30,
     spent_seconds=100.0,
@@ -98,7 +98,7 @@ def test_doctor(matches_snapshot: Callable[[str, str], bool]) -> None:
     assert matches_snapshot("doctor", shown(doctor(fakes.MACHINE, remarks)))
 
 
-def test_doctor_without_complaints() -> None:
+def test_doctor_without_problems() -> None:
     machine = msgspec.structs.replace(fakes.MACHINE, warnings=(), accelerators=())
     text = shown(doctor(machine))
     assert "No problems found." in text
@@ -134,7 +134,7 @@ def test_live_screen(matches_snapshot: Callable[[str, str], bool]) -> None:
     assert matches_snapshot("live", shown(draw(fakes.WORKLOAD, state, waited_seconds=3.0)))
 
 
-def test_live_screen_before_anything_is_known() -> None:
+def test_live_screen_before_any_result() -> None:
     assert "starting" in shown(draw(fakes.WORKLOAD, State()))
 
 
@@ -148,7 +148,7 @@ def test_lines_for_pipes() -> None:
     assert kept == "[9 s] trying: loader 1.91x  1.86 to 1.96 kept: Fewest workers within 2 % of the best."
 
 
-def test_a_later_outcome_of_a_lever_takes_the_place_of_an_earlier_one() -> None:
+def test_a_later_outcome_of_a_lever_replaces_an_earlier_one() -> None:
     first, second = outcomes()[0], outcomes()[3]
     assert second.outcome is not None
     again = msgspec.structs.replace(second, outcome=msgspec.structs.replace(second.outcome, lever="loader"))
@@ -162,19 +162,19 @@ def test_the_best_plan_is_remembered() -> None:
     assert "best plan 2.00x" in line(state)
 
 
-def test_plain_view_prints_each_thing_once() -> None:
+def test_plain_view_prints_each_event_once() -> None:
     stream = io.StringIO()
     console = Console(file=stream, width=60, markup=False, highlight=False)
     with LiveView(console, fakes.WORKLOAD, interactive=False) as view:
         view.update(RUNNING)
         view.update(msgspec.structs.replace(RUNNING, spent_seconds=101.0))
-        view.update(msgspec.structs.replace(RUNNING, sets_done=2))
+        view.update(msgspec.structs.replace(RUNNING, replicates_done=2))
     lines = stream.getvalue().splitlines()
     assert [it.count("replicate 2 of 3") for it in lines] == [1, 0]
     assert "replicate 3 of 3" in lines[1]
 
 
-def test_live_view_on_a_terminal_counts_the_time_on_and_leaves_nothing_behind() -> None:
+def test_live_view_updates_the_time_and_clears_itself() -> None:
     now = 50.0
     stream = io.StringIO()
     console = Console(file=stream, width=80, force_terminal=True, markup=False, highlight=False)
@@ -186,9 +186,7 @@ def test_live_view_on_a_terminal_counts_the_time_on_and_leaves_nothing_behind() 
 
 
 @pytest.mark.parametrize("during", ["refresh", "_disable_redirect_io"])
-def test_an_interrupt_while_the_view_begins_or_ends_shows_the_cursor(
-    during: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_of_the_live_view_restores_the_cursor(during: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(live: Live) -> None:
         raise KeyboardInterrupt
 
@@ -201,7 +199,7 @@ def test_an_interrupt_while_the_view_begins_or_ends_shows_the_cursor(
     assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
 
 
-def test_a_view_whose_terminal_was_closed_goes_on() -> None:
+def test_a_live_view_survives_a_closed_terminal() -> None:
     class Closed(io.StringIO):
         error = errno.EIO
 

@@ -1,4 +1,4 @@
-"""What a study looks like on a terminal, at every width, with and without colours, whatever a script said."""
+"""A study on a terminal, at every width, with and without colours, for any output of a script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RATIO = re.compile(r"\d+(?:\.\d+)?x\b")
 
 
 def shown(study: Study, width: int = 80, *, encoding: str = "utf-8", colour: bool = False) -> str:
-    """The report as a terminal of that width would get it."""
+    """Return the report for a terminal of that width."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict")
     console = Console(
         file=stream,
@@ -60,12 +60,12 @@ def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
     assert not [line for line in lines if line != line.rstrip()]
 
 
-def test_colours_only_where_they_are_wanted() -> None:
+def test_colours_only_if_requested() -> None:
     assert "\x1b[" not in shown(fakes.FINISHED)
     assert "\x1b[" in shown(fakes.FINISHED, colour=True)
 
 
-def test_no_color_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     coloured = re.findall(r"\x1b\[([0-9;]*)m", shown(fakes.FINISHED, colour=True))
     assert not [codes for codes in coloured if re.search(r"\b(?:3[0-8]|9[0-7])\b", codes)]
@@ -74,7 +74,7 @@ def test_no_color_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", fakes.STUDIES)
 def test_no_ratio_without_its_interval(name: str) -> None:
-    """Every ratio is followed by its interval, is called a bound, or is said to have none, as it was only seen."""
+    """Every ratio has an interval, is called a bound, or is marked as measured once."""
     text = " ".join(shown(fakes.STUDIES[name], 120).split())
     bounds = {"2.12x", "1.94x", "1.01x", "4.50x"}
     for found in RATIO.finditer(text):
@@ -87,7 +87,7 @@ def test_no_ratio_without_its_interval(name: str) -> None:
         ]
 
 
-def test_text_of_scripts_is_shown_and_nothing_else() -> None:
+def test_control_characters_of_scripts_are_removed() -> None:
     text = shown(fakes.HOSTILE, 160)
     assert "[red]bold[/red]" in text
     assert "[link=x]" in text
@@ -128,11 +128,11 @@ def test_headline(study: Study, tone: str, words: str) -> None:
     [
         (fakes.EXACT, "good", "losses agree to the last bit over 300 steps"),
         (fakes.UNKNOWN, "neutral", "not verified that training still produces the same results"),
-        (None, "neutral", "not verified that training still produces the same results"),
+        (None, "neutral", "results not compared"),
         (fakes.LOST, "bad", "but training no longer produces the same results"),
     ],
 )
-def test_headline_never_claims_sameness_that_was_not_found(parity: Parity | None, tone: str, words: str) -> None:
+def test_headline_never_claims_unproven_parity(parity: Parity | None, tone: str, words: str) -> None:
     verification = fakes.comparison((fakes.LOADER,), fakes.speed(1.83), parity)
     found = headline(msgspec.structs.replace(fakes.FINISHED, verification=verification))
     assert (found.tone, words in found.sentence) == (tone, True)
@@ -145,7 +145,7 @@ def test_next_command_carries_the_script_and_its_arguments() -> None:
     assert "hotlap run --plan hotlap.toml -m pkg.train --name 'a b'" in text
 
 
-def test_a_plan_that_was_given_up_is_not_offered() -> None:
+def test_an_abandoned_plan_is_not_offered() -> None:
     given_up = msgspec.structs.replace(fakes.NOT_CONFIRMED, plan=Plan(), status_text="The plan was given up.")
     text = shown(given_up)
     assert "hotlap run" not in text
@@ -153,7 +153,7 @@ def test_a_plan_that_was_given_up_is_not_offered() -> None:
     assert "given up" in text.split("Where a step's time goes")[1].split("Levers")[0]
 
 
-def test_steps_of_other_sizes_are_shown_for_the_same_samples() -> None:
+def test_steps_of_other_batch_sizes_are_scaled_to_equal_samples() -> None:
     twice = msgspec.structs.replace(fakes.BEFORE, samples_per_step=64)
     text = shown(msgspec.structs.replace(fakes.FINISHED, account_after=twice))
     assert "106.0  100 %" in text
@@ -165,8 +165,8 @@ def test_an_empty_account_does_not_break_the_report() -> None:
     assert "whole step" in text
 
 
-def test_compile_tells_after_how_many_steps_it_pays_back() -> None:
-    """41 s; a step takes 212 ms / 1.91 / 1.62 before and 1.18 times less with it, so 10.45 ms are saved."""
+def test_compile_states_after_how_many_steps_it_pays_back() -> None:
+    """Compiling takes 41 s; a step of 212 ms / 1.91 / 1.62 becomes 1.18x faster, which saves 10.45 ms."""
     assert "pays back after about 3 923 steps" in shown(fakes.FINISHED)
 
 

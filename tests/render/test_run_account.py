@@ -1,4 +1,4 @@
-"""What a report says of evaluation, checkpoints and start-up."""
+"""Reports of evaluation, checkpoints and start-up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ACCOUNT = RunAccount(
 )
 
 
-def test_the_rest_of_the_run_is_said_with_what_the_step_can_give() -> None:
+def test_the_rest_of_the_run_is_shown_next_to_the_steps_share() -> None:
     assert run_sentences(ACCOUNT) == [
         "Of the run from its first step on, steps take 12 %, evaluation 86 % (36.0 s every 25 steps) and "
         "checkpoints 2 % (1.00 s with every epoch of 50 steps), as 150 steps showed."
@@ -37,18 +37,18 @@ def test_the_rest_of_the_run_is_said_with_what_the_step_can_give() -> None:
     )
 
 
-def test_start_up_is_said_of_a_run_that_was_seen_whole() -> None:
+def test_start_up_is_reported_for_a_run_observed_to_its_end() -> None:
     whole = msgspec.structs.replace(ACCOUNT, outside=(), step_share=share(1.0), startup_share=0.4, most_speedup=2.5)
     assert run_sentences(whole) == ["Start-up, up to the end of the first step, takes 6.00 s: 40 % of this run."]
     assert "at most 2.50x" in bound_sentence(whole) and "start-up 40 %" in bound_sentence(whole)
 
 
-def test_a_run_of_steps_alone_needs_no_word() -> None:
+def test_a_run_of_steps_alone_is_not_mentioned() -> None:
     alone = RunAccount(steps=150, step_seconds=0.1, step_share=share(1.0))
     assert run_sentences(alone) == [] and bound_sentence(alone) == "" and whole_run_speedup(alone, 2.0) is None
 
 
-def test_what_was_seen_once_is_a_bound() -> None:
+def test_a_pause_seen_once_is_a_bound() -> None:
     once = OutsidePart(kind="evaluation", blocks=1, seconds=4.0, share=share(0.3, 0.0, 0.4))
     account = msgspec.structs.replace(ACCOUNT, outside=(once,), step_share=share(0.7, 0.6, 1.0), most_speedup=None)
     assert run_sentences(account) == [

@@ -1,4 +1,4 @@
-"""What is said of the samples of a step: how many, and what they were counted by."""
+"""The reported samples per step: their number, and how they were counted."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def account(source: SampleSource, *, samples: float = 64, trainers: int = 1) -> 
         ),
     ],
 )
-def test_what_was_counted_and_where_from(of: PhaseAccount, said: str) -> None:
+def test_samples_are_shown_with_their_source(of: PhaseAccount, said: str) -> None:
     assert account_remarks(of, None, 1.0) == [said]
 
 
-def test_a_study_of_before_says_nothing() -> None:
+def test_an_older_study_has_no_remark() -> None:
     assert account_remarks(account(""), None, 1.0) == []
 
 
-def test_a_guess_is_no_rate_and_all_trainers_count() -> None:
+def test_guessed_samples_give_no_rate_and_all_trainers_count() -> None:
     assert rate_of(account("loader", trainers=2)) == ("samples per second", 256.0)
     assert rate_of(account("")) == ("samples per second", 128.0)
     assert rate_of(account("inputs")) == ("steps per second", 2.0)

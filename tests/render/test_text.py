@@ -1,4 +1,4 @@
-"""Numbers and foreign text as a person reads them."""
+"""Numbers and foreign text as they are shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANY_TEXT = st.text(st.characters(codec=None), max_size=200)
 
 
 @given(ANY_TEXT)
-def test_cleaned_text_holds_nothing_that_moves_a_cursor(foreign: str) -> None:
+def test_cleaned_text_has_no_cursor_movements(foreign: str) -> None:
     cleaned = text.clean(foreign)
     assert all(it == "\n" or unicodedata.category(it)[0] != "C" for it in cleaned)
     assert text.clean(cleaned) == cleaned
@@ -23,22 +23,22 @@ def test_cleaned_text_holds_nothing_that_moves_a_cursor(foreign: str) -> None:
 
 
 @given(st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=200))
-def test_ordinary_text_stays_as_it_is(ordinary: str) -> None:
+def test_ordinary_text_is_unchanged(ordinary: str) -> None:
     assert text.clean(ordinary) == ordinary
 
 
 @given(ANY_TEXT, st.integers(min_value=10, max_value=80))
-def test_one_line_is_one_line_and_short(foreign: str, limit: int) -> None:
+def test_one_line_is_single_and_short(foreign: str, limit: int) -> None:
     line = text.one_line(foreign, limit=limit)
     assert len(line) <= limit
     assert len(line.splitlines()) <= 1
 
 
-def test_escape_sequences_go_as_a_whole() -> None:
+def test_escape_sequences_are_removed_whole() -> None:
     assert text.clean("\x1b[31mred\x1b[0m \x1b]8;;http://x\x1b\\link\x1b]8;;\x07 \x9b2Jend") == "red link end"
 
 
-def test_a_progress_bar_leaves_what_it_showed_last() -> None:
+def test_only_the_last_state_of_a_progress_bar_is_kept() -> None:
     output = "start\n 10%|#\r 50%|##\r100%|###\r\nloss 0.1\n\n"
     assert text.last_lines(output, 5) == "start\n100%|###\nloss 0.1"
     assert text.last_lines(output, 1) == "loss 0.1"
@@ -98,7 +98,7 @@ def test_a_speedup_comes_with_its_interval() -> None:
     assert text.speedup(Estimate(value=12.34, low=9.9, high=101.2), 0.99) == "12.3x (99 % interval 9.90 to 101)"
 
 
-def test_settings_show_switches_that_are_on() -> None:
+def test_settings_show_enabled_switches() -> None:
     setting = Setting(lever="loader", values=(("num_workers", 4), ("persistent_workers", False), ("pin_memory", True)))
     assert text.setting(setting) == "loader (num_workers 4, pin_memory)"
     assert text.setting(Setting(lever="channels-last")) == "channels-last"

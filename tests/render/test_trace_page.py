@@ -1,4 +1,4 @@
-"""The page of a trace: complete, within its width, and plain about what must not be trusted."""
+"""The page of a trace: complete, within its width, and with warnings of unreliable figures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rank(number: int, folder: Path, compute: int, collective: int) -> Breakdown:
     return analyse(read_trace(writer.write(path, distributedInfo={"rank": number, "world_size": 4})))
 
 
-def test_every_cause_has_words() -> None:
+def test_every_cause_has_a_description() -> None:
     assert set(CAUSES) == set(KNOWN_CAUSES)
 
 
@@ -48,7 +48,7 @@ def test_lines_fit_the_terminal(width: int, tmp_path: Path) -> None:
     assert not [line for line in lines if line != line.rstrip()]
 
 
-def test_what_it_says(tmp_path: Path) -> None:
+def test_the_page_of_a_trace(tmp_path: Path) -> None:
     text = " ".join(shown(breakdown_of(training_trace(steps=20), tmp_path)).split())
     for expected in (
         "waiting for the data loader",
@@ -60,7 +60,7 @@ def test_what_it_says(tmp_path: Path) -> None:
         assert expected in text
 
 
-def test_what_it_comes_to_stands_first(tmp_path: Path) -> None:
+def test_the_total_comes_first(tmp_path: Path) -> None:
     text = " ".join(shown(breakdown_of(training_trace(steps=20), tmp_path)).split())
     assert "Largest loss: waiting for the data loader (5.70 ms, 29 % of the time)." in text
     busy = TraceWriter()
@@ -73,7 +73,7 @@ def test_what_it_comes_to_stands_first(tmp_path: Path) -> None:
     assert "No loss takes a tenth of the time; it computes 77 % of it." in shown(breakdown_of(turns, tmp_path))
 
 
-def test_an_unreliable_trace_says_so_first(tmp_path: Path) -> None:
+def test_an_unreliable_trace_starts_with_a_warning(tmp_path: Path) -> None:
     writer = training_trace()
     writer.host("call", "cudaGraphLaunch", 900, 10, correlation=9_000)
     text = shown(breakdown_of(writer, tmp_path))
@@ -82,14 +82,14 @@ def test_an_unreliable_trace_says_so_first(tmp_path: Path) -> None:
     assert "Largest loss" not in text
 
 
-def test_a_shared_stream_of_communication_tells_its_overlap(tmp_path: Path) -> None:
+def test_a_shared_stream_of_communication_shows_its_overlap(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.launch("matmul", 0, 10, 100)
     writer.launch("ncclDevKernel_AllReduce", 5, 60, 100, stream=20)
     assert "50 % of it behind compute" in shown(breakdown_of(writer, tmp_path))
 
 
-def test_who_is_waited_for(tmp_path: Path) -> None:
+def test_the_straggler_is_named(tmp_path: Path) -> None:
     ranks = [rank(0, tmp_path, 500, 400), rank(2, tmp_path, 500, 400), rank(1, tmp_path, 800, 100)]
     text = " ".join(shown(*ranks).split())
     assert (
@@ -104,16 +104,16 @@ def test_ranks_without_a_straggler(tmp_path: Path) -> None:
     assert "no rank is waited for in particular" in text
 
 
-def test_colours_only_where_they_are_wanted(tmp_path: Path) -> None:
+def test_colours_only_if_requested(tmp_path: Path) -> None:
     breakdown = breakdown_of(training_trace(), tmp_path)
     plain, coloured = shown(breakdown), shown(breakdown, colours=True)
     assert "\x1b" not in plain
     assert "\x1b[31m█" in coloured
     drawn = shown(breakdown, colours=True, ascii_only=True)
-    assert drawn.replace(str(tmp_path), "").isascii(), "names are the user's own"
+    assert drawn.replace(str(tmp_path), "").isascii(), "names are shown as the user wrote them"
 
 
-def test_steps_without_an_accelerator_tell_what_is_known(tmp_path: Path) -> None:
+def test_steps_without_an_accelerator_show_host_time(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(7, 0, 500)
     writer.host("annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 10, 200)

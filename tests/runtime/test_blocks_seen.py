@@ -108,7 +108,7 @@ class WithLoss(Net):
         return found, found.mean()
 
 
-def test_outputs_with_one_entry_per_sample_are_told_from_others(observer: Observer) -> None:
+def test_outputs_with_one_entry_per_sample_are_distinguished_from_others(observer: Observer) -> None:
     for model, expected in ((Net(linear), True), (WithLoss(linear), False)):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(3):

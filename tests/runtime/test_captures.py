@@ -1,4 +1,4 @@
-"""Steps that a script replays as CUDA graphs: silent while they are captured, counted when they are replayed."""
+"""Steps that a script replays as CUDA graphs: not counted while captured, counted when replayed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hotlap.runtime.interception import Interception
 
 
 class Graph:
-    """In the place of torch's own, which needs a device: a replay does ``work``."""
+    """Replaces torch's own, which needs a device: a replay does ``work``."""
 
     def __init__(self) -> None:
         self.work: Callable[[], None] = lambda: None
@@ -32,7 +32,7 @@ class Graph:
 
 
 class Script:
-    """A loop whose step can be captured, and what the hooks were told of it."""
+    """A loop whose step can be captured, and the hooks that were called."""
 
     def __init__(self) -> None:
         self.hooks = Hooks(torch=torch)
@@ -70,14 +70,14 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
     made.interception.suspend()
 
 
-def test_nobody_is_told_of_what_is_captured(script: Script) -> None:
+def test_captured_work_is_not_reported(script: Script) -> None:
     script.step()
     script.told.clear()
     script.capture()
     assert script.told == []
     assert script.clock.steps_done == 1
     script.step()
-    assert script.told == ["forward", "backward", "update"], "afterwards all goes on"
+    assert script.told == ["forward", "backward", "update"], "afterwards everything is normal"
 
 
 def test_each_replay_is_a_step_with_the_loss_that_it_left(script: Script) -> None:
@@ -131,7 +131,7 @@ def test_the_classes_are_left_as_they_were(script: Script) -> None:
     script.interception.resume()
 
 
-def test_a_capture_that_ends_while_all_is_suspended_wakes_nobody(script: Script) -> None:
+def test_a_capture_that_ends_while_all_is_suspended_resumes_nothing(script: Script) -> None:
     graph = torch.cuda.CUDAGraph()
     graph.capture_begin()
     script.interception.suspend()

@@ -1,4 +1,4 @@
-"""At which lines a script asked for compiling, seen within this process."""
+"""The lines at which a script calls torch.compile, observed in this process."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def by_a_decorator() -> None:
 
 
 @pytest.mark.parametrize("ask", [by_the_function, by_the_method, by_the_namespace, by_a_decorator])
-def test_the_line_that_asks_for_compiling_is_known(observer: Observer, ask: Callable[[], None]) -> None:
+def test_the_line_that_compiles_is_known(observer: Observer, ask: Callable[[], None]) -> None:
     ask()
     lines, first = inspect.getsourcelines(ask)
     planted = first + next(index for index, line in enumerate(lines) if "# here" in line)

@@ -1,6 +1,6 @@
 """What Python code connects to is named, by host name where one was looked up; this machine itself is not.
 
-The addresses are those reserved for documentation (RFC 5737, RFC 3849): nobody answers, and connecting does not wait.
+The addresses are those reserved for documentation (RFC 5737, RFC 3849): nothing answers, and connecting does not wait.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ connect("2001:db8::1", 443, socket.AF_INET6)
     assert hosts_of(script, tmp_path) == ["192.0.2.7:5432", "[2001:db8::1]:443"]
 
 
-def test_a_name_that_was_looked_up_stands_for_its_address(tmp_path: Path) -> None:
+def test_a_resolved_name_means_its_address(tmp_path: Path) -> None:
     script = """
 import _socket
 from hotlap.runtime import connections
@@ -106,7 +106,7 @@ def test_what_cannot_be_written_down_does_not_stop_the_script(tmp_path: Path) ->
 
 
 def test_the_end_of_the_interpreter_says_nothing(tmp_path: Path) -> None:
-    """An error there would be the last line of what the script said, and hide why it failed."""
+    """An error there would be the last line of the script's output, and hide why it failed."""
     late = """
 import sys
 from hotlap.runtime import connections

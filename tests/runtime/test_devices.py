@@ -1,4 +1,4 @@
-"""Where a model lies, how precisely it multiplies there, and models that several processes hold together."""
+"""The device of a model, its precision there, and models that several processes hold together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORKLOAD = Workload(kind="script", target=__file__, directory=str(Path(__file__)
 
 
 class Parameters:
-    """A model as far as it is asked: the device and the size of each parameter."""
+    """The part of a model that is used: the device and the size of each parameter."""
 
     def __init__(self, *held: tuple[str, int]) -> None:
         self.held = held
@@ -136,7 +136,7 @@ def test_weights_that_processes_share_are_nudged(group: None) -> None:
 
 
 def test_a_device_without_timed_events_is_waited_for_at_the_end_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the report says what its phases are worth."""
+    """The report says how reliable its phases are."""
     waits: list[str] = []
     monkeypatch.setattr("hotlap.runtime.clock.device_kind", lambda root: "mps")
     monkeypatch.setattr(torch.mps, "synchronize", lambda: waits.append("waited"))
@@ -151,7 +151,7 @@ def test_a_device_without_timed_events_is_waited_for_at_the_end_of_blocks(monkey
         optimizer.step()
     finally:
         interception.suspend()
-    assert not waits, "no step is held up"
+    assert not waits, "no step waits"
     clock.synchronise()
     assert waits == ["waited"]
     assert not clock.follows_device

@@ -1,4 +1,4 @@
-"""The watch on imports: what counts is that a module's code has run, whoever looked it up before."""
+"""The watch on imports: what counts is that a module's code has run, not that it was looked up."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_imports_from_several_threads(watched: Watched) -> None:
 
 
 class Greedy(MetaPathFinder):
-    """Puts itself in front and asks the path by itself, as import hooks do."""
+    """Goes first and searches the path itself, as import hooks do."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -232,7 +232,7 @@ class PassesOn(MetaPathFinder):
 
 
 class Chained(MetaPathFinder):
-    """Asks the whole import system again, and wraps the loader that it is given, as wrapt does."""
+    """Calls the whole import system again, and wraps the loader that it gets, as wrapt does."""
 
     def __init__(self) -> None:
         self.inside = False
@@ -269,7 +269,7 @@ class ChainedLoader:
         self.loaded.append(module.__name__)
 
 
-def test_a_finder_that_asks_everybody_again(watched: Watched) -> None:
+def test_a_finder_that_calls_all_finders_again(watched: Watched) -> None:
     chained = Chained()
     sys.meta_path.insert(0, chained)
     importlib.import_module("fake")

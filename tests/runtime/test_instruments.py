@@ -49,7 +49,7 @@ def test_a_file_installs_the_instrument_of_its_name(name: str) -> None:
     assert (place.annotation, asked.annotation) == ("Place", kind.__name__) and module.__doc__
 
 
-def test_an_assignment_is_asked_for_an_instrument_by_its_kind() -> None:
+def test_an_assignment_finds_an_instrument_by_its_kind() -> None:
     asked = Assignment(workload=WORKLOAD, instruments=(Observe(epoch_end_seconds=3.0),))
     again = msgspec.json.decode(msgspec.json.encode(asked), type=Assignment)
     assert again == asked and again.instrument(Observe) == Observe(epoch_end_seconds=3.0)

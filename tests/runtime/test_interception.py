@@ -1,4 +1,4 @@
-"""What the hooks see of a training loop, driven within this process and taken back afterwards."""
+"""The hooks in a training loop, run in this process and removed afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hotlap.runtime.interception import Interception
 
 
 class Watched:
-    """An interception with a clock on it, and the order in which the hooks were told."""
+    """An interception with a clock on it, and the order of the hooks' calls."""
 
     def __init__(self, on_step: Callable[[], None] = lambda: None) -> None:
         self.hooks = Hooks(torch=torch)
@@ -54,7 +54,7 @@ def data(samples: int = 40) -> TensorDataset:
     return TensorDataset(torch.randn(samples, 8, generator=generator), torch.randn(samples, 1, generator=generator))
 
 
-def test_a_plain_loop_is_told_in_order_and_counted(watched: Watched) -> None:
+def test_a_plain_loop_is_reported_in_order_and_counted(watched: Watched) -> None:
     watched.listen()
     model = nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -402,7 +402,7 @@ def test_a_grown_batch_is_counted_with_all_its_samples(watched: Watched) -> None
 
 
 def test_a_profiler_that_records_stacks_takes_the_watch_for_a_module_s_call(watched: Watched) -> None:
-    """It knows the code of ``nn.Module.__call__``, and looks for the module among its variables."""
+    """It recognises the code of ``nn.Module.__call__``, and looks for the module among its variables."""
     model = nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     assert watched.interception.roots.searching
@@ -419,7 +419,7 @@ def test_a_step_that_calls_its_parents_is_one_step(watched: Watched) -> None:
             return super().step(closure)
 
     model = nn.Linear(4, 1)
-    torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)  # now torch tells of the parent's steps as well
+    torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)  # now torch reports the parent's steps as well
     optimizer = Careful(model.parameters(), lr=0.1)
     for _ in range(3):
         optimizer.zero_grad()
@@ -487,7 +487,7 @@ def test_forwards_without_gradients_in_training_mode_are_rollouts(watched: Watch
     assert all(it > 0.004 for it in steps.outside_seconds) and all(it > 0.009 for it in steps.seconds_in("other"))
 
 
-def test_checkpoints_are_told_from_the_rest(watched: Watched) -> None:
+def test_checkpoints_are_distinguished_from_the_rest(watched: Watched) -> None:
     model = nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(3):

@@ -80,7 +80,7 @@ def in_place(x: torch.Tensor) -> torch.Tensor:
 def test_in_the_forward_pass(
     function: Callable[[torch.Tensor], torch.Tensor], operation: str, mark: str, nan: bool, check_from: int, hunt: Hunt
 ) -> None:
-    """The first two steps are sound, so that the check may begin after the first."""
+    """The first two steps are finite, so that the check may begin after the first."""
     steps: list[int] = []
 
     def sometimes(x: torch.Tensor) -> torch.Tensor:
@@ -115,7 +115,7 @@ def test_ranges_of_inputs(hunt: Hunt) -> None:
     assert (read.nan, read.infinite) == (0, 0)
 
 
-def test_what_was_changed_in_place_is_told_as_it_was_before(hunt: Hunt) -> None:
+def test_what_was_changed_in_place_is_reported_as_it_was_before(hunt: Hunt) -> None:
     found = origin(hunt(lambda: fit(Calls(in_place), ones())))
     assert (found.inputs[0].name, found.inputs[0].low, found.inputs[0].high) == ("self", 0.0, 0.0)
 
@@ -200,7 +200,7 @@ def test_what_is_small_again_is_not_blamed(
     assert found.operation == "pow" and found.site is not None and found.site.line == line(mark)
 
 
-def test_a_mask_that_leaves_nothing_is_named_beside_the_softmax(hunt: Hunt) -> None:
+def test_a_mask_that_leaves_nothing_is_named_next_to_the_softmax(hunt: Hunt) -> None:
     bad = hunt(lambda: fit(Calls(all_masked), ones()))
     assert bad is not None and bad.written is not None
     assert bad.written.operation == "masked_fill"
@@ -208,7 +208,7 @@ def test_a_mask_that_leaves_nothing_is_named_beside_the_softmax(hunt: Hunt) -> N
     assert bad.written.site is not None and bad.written.site.line == line("all masked mask")
 
 
-def test_a_parameters_name_stands_with_the_inputs(hunt: Hunt) -> None:
+def test_a_parameters_name_is_shown_with_the_inputs(hunt: Hunt) -> None:
     def train() -> None:
         model = nn.Linear(4, 4)
         with torch.no_grad():

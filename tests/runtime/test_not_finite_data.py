@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 
 class Samples(Dataset[torch.Tensor]):
-    """Samples of which one is spoilt, by an operation of torch or before torch sees it."""
+    """Samples of which one is damaged, by an operation of torch or before torch sees it."""
 
     def __init__(self, spoil: str) -> None:
         import numpy
@@ -56,7 +56,7 @@ def test_a_batch_that_comes_in_bad(spoil: str, workers: int, hunt: Hunt) -> None
     assert batch.nan == (3 if spoil == "array" else 4)
 
 
-def test_a_dataset_that_spoils_a_sample_in_this_process(hunt: Hunt) -> None:
+def test_a_dataset_that_damages_a_sample_in_this_process(hunt: Hunt) -> None:
     bad = hunt(lambda: train_on(Samples("operation")))
     found = origin(bad)
     assert (found.source, found.operation, found.phase, found.step) == ("operation", "div", "data", 2)
@@ -91,11 +91,11 @@ def test_a_buffer_from_before_the_check(hunt: Hunt) -> None:
     assert (found.source, found.name) == ("state", "1.running_var")
 
 
-def test_memory_that_nobody_wrote_to(hunt: Hunt) -> None:
+def test_memory_that_was_never_written(hunt: Hunt) -> None:
     def train() -> None:
         model = Calls(torch.tanh)
         model.scale = nn.Parameter(torch.empty(4))  # nobody wrote
-        # What such memory holds is up to chance; NaN is put there where no operation of torch is seen.
+        # What such memory holds is arbitrary; NaN is put there where no operation of torch is seen.
         model.scale.detach().numpy()[:] = INFINITY - INFINITY
         model.head.function = lambda x: x * model.scale
         fit(model, ones())
@@ -125,7 +125,7 @@ def test_nothing_but_what_the_script_wrote(hunt: Hunt) -> None:
 # ---------------------------------------------------------------------------------------------
 
 
-def test_a_script_that_leaves_when_it_sees_nan(hunt: Hunt) -> None:
+def test_a_script_that_exits_on_nan(hunt: Hunt) -> None:
     def train() -> None:
         model = nn.Linear(4, 4)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -146,7 +146,7 @@ def test_a_script_that_leaves_when_it_sees_nan(hunt: Hunt) -> None:
 
 
 def test_a_function_that_refuses_nan(hunt: Hunt) -> None:
-    """What torch raises an error about was looked at too."""
+    """Operations in which torch raises an error are checked too."""
 
     def train() -> None:
         model = nn.Linear(4, 4)

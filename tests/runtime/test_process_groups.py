@@ -93,7 +93,7 @@ def test_nothing_of_nccl_is_under_way_when_an_arm_is_frozen(monkeypatch: pytest.
     assert (first.waits, second.waits, host.waits, slept) == (1, 1, 0, [])
 
 
-def test_a_group_that_cannot_be_asked_is_given_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_without_information_is_checked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     world_of({Group(RuntimeError("not supported by this backend")): "cpu:gloo,cuda:nccl"}, monkeypatch)
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)

@@ -1,4 +1,4 @@
-"""Trackers that a script explicitly sends online: nothing arrives at a server, and the script goes on as it would.
+"""Trackers that a script explicitly sends online: nothing arrives at a server, and the script continues as usual.
 
 Most trackers are stand-ins with the signatures of the real ones, whose calls reach a server unless they are told not
 to. MLflow, Weights & Biases and huggingface_hub are also tested themselves, where they are installed.
@@ -6,6 +6,7 @@ to. MLflow, Weights & Biases and huggingface_hub are also tested themselves, whe
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -25,13 +26,21 @@ SOURCES = Path(__file__).parents[2] / "src"
 
 
 class Server:
-    """Counts whoever connects to a port of this machine, and answers with an error."""
+    """Count connections to a port of this machine, and answer with an error."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self.connections = 0
+        self._accepted = 0
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         threading.Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def connections(self) -> int:
+        """Connections since the last call. The call itself connects last, so all earlier ones have been accepted."""
+        with socket.create_connection(self._socket.getsockname(), timeout=60) as own:
+            own.recv(1)
+        found, self._accepted = self._accepted - 1, 0
+        return found
 
     def _serve(self) -> None:
         while True:
@@ -39,8 +48,8 @@ class Server:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            self.connections += 1
-            with connection:
+            self._accepted += 1
+            with connection, contextlib.suppress(OSError):  # a client may not wait for the answer
                 connection.sendall(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
     def close(self) -> None:
@@ -273,7 +282,7 @@ def stand_ins(tmp_path: Path) -> Path:
 
 
 def run(script: str, folder: Path, server: Server, path: Path | None = None, *, silenced: bool = True) -> list[str]:
-    """Run the script and return the notes for the report; where nobody silences it, it may fail."""
+    """Run the script and return the notes for the report; if it is not silenced, it may fail."""
     environment = {**os.environ, "SERVER": server.url, "PYTHONPATH": os.pathsep.join(
         [*([str(path)] if path else []), str(SOURCES), os.environ.get("PYTHONPATH", "")]
     )}  # fmt: skip
@@ -377,22 +386,20 @@ HfApi().create_commit("me/model", [], commit_message="new weights")
 def test_nothing_is_sent_and_the_report_says_so(case: str, tmp_path: Path, stand_ins: Path, server: Server) -> None:
     notes = run(ONLINE[case], tmp_path / "kept", server, stand_ins)
     assert server.connections == 0
-    assert notes, "the script asked for the network, and nothing is said of it"
+    assert notes, "the script asked for the network, and there is no note"
     package = case.partition(" ")[0].partition(".")[0]
     assert len(notes) == len(set(notes)) and all(package in note for note in notes)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_stand_ins_do_send_when_nobody_silences_them(
-    package: str, tmp_path: Path, stand_ins: Path, server: Server
-) -> None:
+def test_the_stand_ins_send_unless_silenced(package: str, tmp_path: Path, stand_ins: Path, server: Server) -> None:
     """Otherwise the test above could not fail."""
     script = next(it for name, it in ONLINE.items() if name.partition(".")[0] == package)
     run(script, tmp_path / "kept", server, stand_ins, silenced=False)
     assert server.connections > 0
 
 
-def test_what_was_not_asked_to_go_online_is_not_mentioned(tmp_path: Path, stand_ins: Path, server: Server) -> None:
+def test_what_was_not_to_go_online_is_not_mentioned(tmp_path: Path, stand_ins: Path, server: Server) -> None:
     script = """
 import wandb, mlflow, neptune, trackio, clearml
 wandb.init(project="p").log({"loss": 1.0})
@@ -426,7 +433,7 @@ else:
     run(script, tmp_path / "kept", server, stand_ins)
 
 
-def test_every_row_has_a_source_and_stands_once() -> None:
+def test_every_row_has_a_source_and_occurs_once() -> None:
     assert len({(it.module, it.name) for it in TABLE}) == len(TABLE)
     assert all(it.source.partition(", ")[2] for it in TABLE)
 

@@ -1,4 +1,4 @@
-"""What is mounted, and where layers go: read off texts and folders that tests make."""
+"""What is mounted, and where layers go, for made-up texts and folders."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def mount(point: str, *, kind: str = "ext4", writable: bool = True) -> Mount:
 
 
 def test_the_folder_that_is_worked_in_has_a_layer_however_many_others_could(tmp_path: Path) -> None:
-    """Something is mounted in a folder of the user's own, so that each of its many folders wants a layer."""
+    """Something is mounted in a folder of the user's own, so that each of its many folders needs a layer."""
     for number in range(300):
         (tmp_path / f"{number:03}").mkdir()
     mounts = [mount("/", writable=False), mount(str(tmp_path)), mount(str(tmp_path / "000"))]
@@ -101,7 +101,7 @@ def test_paths_of_interest_are_found_however_deep_they_lie(foreign: Path) -> Non
     assert str(deep) in points_of_user([mount("/"), mount(str(foreign))], [str(deep / "run")])
 
 
-def test_no_layer_lies_over_a_folder_with_something_mounted_in_it(foreign: Path) -> None:
+def test_no_layer_covers_a_folder_with_a_mount_in_it(foreign: Path) -> None:
     inner = foreign / "home" / "me" / "project" / "ckpt"
     points = points_of_user([mount(str(foreign)), mount(str(inner))], [])
     assert str(inner) in points

@@ -1,7 +1,7 @@
-"""``hotlap tune`` with real trials and a real journal, but a search that takes one set after another.
+"""``hotlap tune`` with real trials and a real journal, but a search that takes one replicate after another.
 
-``STORM_MODE`` is how trials are isolated. A new study goes on until it is ended; a resumed one measures one small set
-that the journal does not hold.
+``STORM_MODE`` is how trials are isolated. A new study goes on until it is ended; a resumed one measures one small
+replicate that the journal does not hold.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 
 ARMS = 3
-MOST_SETS = 1000
+MOST_REPLICATES = 1000
 
 
 def executor(directory: Path, isolation: Isolation) -> Executor:
@@ -34,7 +34,7 @@ def search(
     measured = JournaledExecutor(inner, journal)
     arms = tuple(Assignment(workload=workload, seed=number) for number in range(ARMS))
     study = Study(identifier=journal.header.identifier, workload=workload, status="running")
-    for number in range(len(journal.answers) + 1 if "--resume" in sys.argv else MOST_SETS):
+    for number in range(len(journal.answers) + 1 if "--resume" in sys.argv else MOST_REPLICATES):
         if number == len(journal.answers) and "--resume" in sys.argv:
             arms = arms[:1]
         on_progress(Progress(stage="trial", text=f"set {number}"))

@@ -1,4 +1,4 @@
-"""Studies of older formats, of newer ones, and studies that mean harm."""
+"""Studies of older formats, of newer ones, and malicious ones."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_frozen_study_is_read(frozen: Path) -> None:
     assert study.directory == str(frozen)
 
 
-def test_its_journal_is_gone_on_with(frozen: Path) -> None:
+def test_its_journal_is_continued(frozen: Path) -> None:
     with open_study(frozen) as journal:
         kinds = [type(it) for it in journal.answers.values()]
         assert kinds == [MachineAnswer, LaunchAnswer, TurnAnswer, TurnAnswer]
@@ -117,7 +117,7 @@ def held_by(whole: Any, part: Any, where: str = "") -> list[str]:
     return [] if whole == part else [f"{where}: {whole!r} instead of {part!r}"]
 
 
-@pytest.mark.parametrize("written_in", [1, 2])
+@pytest.mark.parametrize("written_in", [1, 2, 3])
 def test_nothing_of_it_is_lost(written_in: int) -> None:
     """Every value of the frozen files, migrated, comes back from the records: a field that was renamed or dropped fails
     here, and needs a step in migrations.py and a new format."""
@@ -150,9 +150,11 @@ def test_the_second_format_calls_what_a_loader_is_given_as_torch_does(frozen: Pa
     assert not any(it in (frozen / JOURNAL).read_text() for it in old)
 
 
-@pytest.mark.parametrize("name", [f"format-1/{PROFILE}", f"format-2/{PATCH}", f"format-2/{layout.CHECK}"])
+@pytest.mark.parametrize(
+    "name", [f"format-1/{PROFILE}", f"format-2/{PATCH}", f"format-2/{layout.CHECK}", f"format-3/{layout.CHECK}"]
+)
 def test_what_is_of_the_present_format_already_is_left_unchanged(name: str) -> None:
-    """An attachment does not say in which format it is."""
+    """An attachment does not record its format."""
     once = migrated("attachment", json.loads((FROZEN.parent / name).read_text()), 1)
     assert migrated("attachment", once, 1) == once
 
@@ -160,7 +162,7 @@ def test_what_is_of_the_present_format_already_is_left_unchanged(name: str) -> N
 # -- the second format ------------------------------------------------------------------------------
 
 
-def test_the_third_format_tells_outputs_from_losses_and_has_phases_as_data(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_third_format_separates_outputs_from_losses(capsys: pytest.CaptureFixture[str]) -> None:
     second = FROZEN.with_name("format-2")
     study = load_study(second)
     assert study.verification is not None
@@ -179,6 +181,18 @@ def test_the_third_format_tells_outputs_from_losses_and_has_phases_as_data(capsy
     assert steps.seconds_in("forward") == steps.wall_seconds and steps.wall_seconds
     assert main(["report", str(second)]) == 0
     assert "outputs keep a quality of 0.99 on 1 input" in capsys.readouterr().out
+
+
+# -- the third format -------------------------------------------------------------------------------
+
+
+def test_the_fourth_format_counts_replicates(frozen: Path) -> None:
+    third = json.loads((FROZEN.with_name("format-3") / SUMMARY).read_text())
+    speed = third["verification"]["speed"]
+    study = load_study(FROZEN.with_name("format-3"))
+    assert study.verification is not None
+    assert study.verification.speed.replicates == speed["sets"] == 5
+    assert study == msgspec.structs.replace(load_study(frozen), directory=study.directory)
 
 
 # -- steps from one format to the next --------------------------------------------------------------
@@ -235,7 +249,7 @@ def test_an_old_study_is_read_through_all_steps(frozen: Path, third: Mapping[int
     assert all(it.read_bytes() == text for it, text in before.items() if it.name != SUMMARY), "reading changes nothing"
 
 
-def test_an_old_journal_is_written_anew(frozen: Path, third: Mapping[int, Step]) -> None:
+def test_an_old_journal_is_rewritten(frozen: Path, third: Mapping[int, Step]) -> None:
     as_first(frozen)
     with open_study(frozen) as journal:
         assert journal.header.format_version == 3 and journal.workload.target == "train.py"
@@ -308,9 +322,11 @@ HARM: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("harm", HARM)
-def test_a_spoilt_summary_is_told_in_one_sentence(frozen: Path, harm: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_summary_is_reported_in_one_sentence(
+    frozen: Path, harm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     HARM[harm](frozen / SUMMARY)
-    if not (frozen / SUMMARY).exists():  # a link that leads nowhere: the journal speaks
+    if not (frozen / SUMMARY).exists():  # a link that leads nowhere: the journal is read
         assert load_study(frozen).workload.target == "train.py"
         return
     with pytest.raises(StudyError) as caught:
@@ -323,7 +339,7 @@ def test_a_spoilt_summary_is_told_in_one_sentence(frozen: Path, harm: str, capsy
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("harm", [it for it in HARM if it not in ("cut", "a pipe", "a folder", "a device", "itself")])
-def test_a_spoilt_journal_is_told_in_one_sentence(frozen: Path, harm: str) -> None:
+def test_a_damaged_journal_is_reported_in_one_sentence(frozen: Path, harm: str) -> None:
     (frozen / SUMMARY).unlink()
     HARM[harm](frozen / JOURNAL)
     for read in (load_study, open_study):
@@ -334,20 +350,20 @@ def test_a_spoilt_journal_is_told_in_one_sentence(frozen: Path, harm: str) -> No
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("harm", HARM)
-def test_a_spoilt_attachment_is_as_good_as_none(frozen: Path, harm: str) -> None:
+def test_a_damaged_attachment_is_treated_as_none(frozen: Path, harm: str) -> None:
     HARM[harm](frozen / PROFILE)
     found = attachment_of(frozen, PROFILE, Profile)
     assert found is None or found == Profile() or harm in ("version 0", "version -1", "a version of many digits")
 
 
-def test_a_lock_that_is_a_pipe_blocks_nobody(frozen: Path) -> None:
+def test_a_lock_that_is_a_pipe_does_not_block(frozen: Path) -> None:
     os.mkfifo(frozen / "lock")
     path = frozen / SUMMARY
     path.write_text(path.read_text().replace('"finished"', '"running"', 1))
     assert load_study(frozen).status == "interrupted"
 
 
-def test_a_line_that_is_too_long_is_told(frozen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_reported(frozen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "LINE_LIMIT_BYTES", 2000)
     with pytest.raises(StudyError, match="line 3 is longer than 2000 bytes"):
         open_study(frozen)
@@ -355,7 +371,7 @@ def test_a_line_that_is_too_long_is_told(frozen: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_memory_stays_within_bounds(frozen: Path) -> None:
-    """A summary as large as is read at all, made of what takes most memory: short numbers."""
+    """A summary of the largest size that is read, of what takes most memory: short numbers."""
     numbers = b"1," * (layout.SUMMARY_LIMIT_BYTES // 2 - 1000)
     steps = b'{"steps":{"loss":[' + numbers + b"1]}}"
     head = b'{"format_version":1,"workload":{"kind":"script","target":"t","directory":"/","python":"p"},"baseline":'

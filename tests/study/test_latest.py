@@ -95,7 +95,7 @@ def test_no_study_at_all(root: Path) -> None:
         last_study(root)
 
 
-def test_tables_of_another_study_are_replaced_only_when_told(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_of_another_study_are_replaced_only_on_request(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = keep(root, fakes.FINISHED), keep(root, fakes.NOTHING)
     folder = Path("hotlap-export/csv")
     assert main(["export", "csv", str(root / first)]) == 0

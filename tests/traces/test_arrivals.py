@@ -1,4 +1,4 @@
-"""Collectives that several ranks ran together: who came last, and how long the others waited."""
+"""Collectives that several ranks ran together: which rank came last, and how long the others waited."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rank(
     steps: list[int] | None = None,
     **more: Any,
 ) -> CollectiveLog:
-    """An all-reduce in each step that starts when it says and ends at 500 microseconds, by a clock that is ahead.
+    """Write a rank with an all-reduce in each step that ends at 500 microseconds, by a clock that is ahead.
     ``steps`` says in which steps they are instead."""
     writer = TraceWriter()
     where = steps or list(range(len(starts)))
@@ -44,9 +44,9 @@ def rank(
         sequence = {"Seq": first + index} if numbered else {}
         message = {**ALL_REDUCE, **sequence, **more} if described else {}
         writer.launch("ncclDevKernel_AllReduce", begin + 1, begin + start, ends - start, stream=20, **message)
-    beside: dict[str, Any] = {} if number is None else {"distributedInfo": {"rank": number, "world_size": size}}
+    fields: dict[str, Any] = {} if number is None else {"distributedInfo": {"rank": number, "world_size": size}}
     folder.mkdir(exist_ok=True)
-    path = writer.write(folder / f"rank{number}.json", **beside)
+    path = writer.write(folder / f"rank{number}.json", **fields)
     return collective_log(read_trace(path, with_inputs=True))
 
 
@@ -89,7 +89,7 @@ def test_clocks_are_aligned_by_the_ends(tmp_path: Path) -> None:
 
 
 def test_three_ranks_in_two_groups(tmp_path: Path) -> None:
-    """Ranks 0 and 2 share no collective; the clocks are aligned by way of rank 1."""
+    """Align the clocks of ranks 0 and 2, which share no collective, through rank 1."""
     one: dict[str, Any] = {"Process Group Ranks": "[0, 1]"}
     other: dict[str, Any] = {"Process Group Ranks": "[1, 2]", "Process Group Name": "1"}
     first = rank(0, tmp_path / "a", [100], size=3, **one)
@@ -108,20 +108,20 @@ def test_collectives_that_gloo_ran_on_the_host(tmp_path: Path) -> None:
         for begin in writer.steps(2, STEP):
             writer.host("annotation", "gloo:all_reduce", begin + start, 500 - start, thread=9)
             writer.host("annotation", "nccl:all_reduce", begin + 1, 5)
-        beside = {"distributedInfo": {"rank": number, "world_size": 2}}
-        logs.append(collective_log(read_trace(writer.write(tmp_path / f"{number}.json", **beside), with_inputs=True)))
+        fields = {"distributedInfo": {"rank": number, "world_size": 2}}
+        logs.append(collective_log(read_trace(writer.write(tmp_path / f"{number}.json", **fields), with_inputs=True)))
     assert [(it.kind, it.step) for it in logs[0].calls] == [("all-reduce", 0), ("all-reduce", 1)]
     late = compared(*logs).ranks[1]
     assert (late.times_last, late.waited_for_nanoseconds) == (2, 600_000)
 
 
-def test_by_number_also_where_windows_differ(tmp_path: Path) -> None:
+def test_collectives_are_matched_by_number_in_other_windows(tmp_path: Path) -> None:
     found = compared(rank(0, tmp_path, [100, 100, 100], first=5), rank(1, tmp_path, [300, 300], first=6, steps=[1, 2]))
     assert (found.matched, found.unmatched) == (2, 1)
     assert found.ranks[1].times_last == 2
 
 
-def test_order_does_not_tell_where_numbers_of_calls_differ(tmp_path: Path) -> None:
+def test_collectives_are_not_matched_if_call_counts_differ(tmp_path: Path) -> None:
     zero = rank(0, tmp_path, [100, 100, 100], numbered=False, steps=[0, 1, 1])
     one = rank(1, tmp_path, [300, 300], numbered=False, steps=[0, 1])
     found = compared(zero, one)
@@ -130,7 +130,7 @@ def test_order_does_not_tell_where_numbers_of_calls_differ(tmp_path: Path) -> No
 
 
 def test_no_rank_waits_longer_than_its_kernel_runs(tmp_path: Path) -> None:
-    """The first all-reduces say that the clocks agree; the last one ended at different times."""
+    """Let the first all-reduces align the clocks, and the last one end at different times."""
     zero = rank(0, tmp_path / "a", [100, 100, 100])
     one = rank(1, tmp_path / "b", [100, 100, 100])
     late = one.calls[2]._replace(start=one.calls[2].start + 900_000, end=one.calls[2].end + 900_000)
@@ -138,7 +138,7 @@ def test_no_rank_waits_longer_than_its_kernel_runs(tmp_path: Path) -> None:
     assert found.ranks[0].waiting_nanoseconds == 400_000
 
 
-def test_what_cannot_be_compared(tmp_path: Path) -> None:
+def test_ranks_that_cannot_be_compared(tmp_path: Path) -> None:
     zero = rank(0, tmp_path / "a", [100])
     assert compare_collectives([]) is None
     assert compare_collectives([zero]) is None

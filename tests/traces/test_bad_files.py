@@ -1,4 +1,4 @@
-"""What is wrong with a file is said in one sentence; what can still be read is read, and the rest is counted."""
+"""Damaged files: errors are one sentence, readable events are read, and the rest is counted."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def assert_one_sentence(error: TraceError) -> None:
         (gzip.compress(b"plain text"), "a.json.gz", "not JSON"),
     ],
 )
-def test_what_is_no_trace_is_refused_in_one_sentence(text: bytes, name: str, says: str, tmp_path: Path) -> None:
+def test_files_that_are_no_traces_are_refused_in_one_sentence(
+    text: bytes, name: str, says: str, tmp_path: Path
+) -> None:
     with pytest.raises(TraceError, match=says) as caught:
         read_bytes(tmp_path, text, name)
     assert_one_sentence(caught.value)
@@ -169,7 +171,7 @@ def test_numbers_that_are_no_json(number: bytes, tmp_path: Path) -> None:
     assert (seen.events, seen.repaired_events, seen.unreadable_events) == (len(writer.events),) * 2 + (0,)
 
 
-def test_one_broken_event_costs_itself_only(tmp_path: Path) -> None:
+def test_only_the_broken_event_is_lost(tmp_path: Path) -> None:
     writer = training_trace(steps=30)
     for broken in (b'"name": "a "quoted" name"', b'"name": ', b'"name" "x"'):
         name = b'"name": "ampere_sgemm_0"'
@@ -203,7 +205,7 @@ def test_many_broken_events_among_good_ones(tmp_path: Path) -> None:
         ('"ts": 5.0, "dur": 1e1', 0),
     ],
 )
-def test_absurd_times_are_counted_and_left_out(times: str, invalid: int, tmp_path: Path) -> None:
+def test_impossible_times_are_counted_and_left_out(times: str, invalid: int, tmp_path: Path) -> None:
     text = kineto_text(training_trace().events)
     odd = '"traceEvents": [{"ph": "X", "cat": "kernel", "name": "odd", "pid": 0, "tid": 7, ' + times + "},"
     line = read_bytes(tmp_path, text.replace(b'"traceEvents": [', odd.encode()))
@@ -283,7 +285,7 @@ def test_zstd_without_a_package_that_unpacks_it(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("kind", "opened"), [("gzip", gzip.open), ("xz", lzma.open)])
-def test_a_bomb_is_refused_in_bounded_memory(
+def test_a_decompression_bomb_is_refused_in_bounded_memory(
     kind: str, opened: Callable[..., BinaryIO], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hotlap.traces.source.EXPANSION_CHECKED_FROM", 4 * 2**20)
@@ -306,7 +308,7 @@ def test_a_bomb_is_refused_in_bounded_memory(
         assert peak < 3 * MOST_EVENT_BYTES
 
 
-def test_a_plain_file_of_one_endless_event(tmp_path: Path) -> None:
+def test_a_plain_file_of_one_oversized_event(tmp_path: Path) -> None:
     path = tmp_path / "long.json"
     with path.open("wb") as out:
         out.write(b'{"traceEvents": [{"ph": "X", "name": "')
@@ -318,7 +320,9 @@ def test_a_plain_file_of_one_endless_event(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), changes=st.integers(1, 12))
-def test_random_damage_never_escapes(seed: int, changes: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_random_damage_raises_no_unexpected_error(
+    seed: int, changes: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("damage")
     source = random.Random(seed)
     text = bytearray(kineto_text(training_trace(steps=2, kernels=3).events))
@@ -355,7 +359,7 @@ def test_memory_does_not_grow_with_the_file_but_with_its_events(tmp_path: Path) 
     assert peak < 10 * 2**20
 
 
-def test_absurd_nesting_costs_one_event(tmp_path: Path) -> None:
+def test_extreme_nesting_loses_only_its_event(tmp_path: Path) -> None:
     nested = b'{"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
     text = kineto_text(training_trace().events)
     line = read_bytes(tmp_path, text.replace(b'"traceEvents": [', b'"traceEvents": [' + nested + b","))

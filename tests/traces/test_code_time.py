@@ -1,4 +1,4 @@
-"""Time by module and source line: what encloses what, and backward with the forward operator that it belongs to.
+"""Time by module and source line: nesting, and backward attributed to its forward operator.
 
 Times of the constructed traces are microseconds.
 """
@@ -37,7 +37,7 @@ def of(writer: TraceWriter, folder: Path, **options: Any) -> CodeTime:
 
 
 def microseconds(time: DirectedTime) -> tuple[float, ...]:
-    """Forward of its own and in all, backward of its own and in all."""
+    """Return own and total forward, then own and total backward, in microseconds."""
     parts = (
         time.forward_self_nanoseconds, time.forward_nanoseconds, time.backward_self_nanoseconds,
         time.backward_nanoseconds,
@@ -54,7 +54,7 @@ def lines(code: CodeTime) -> dict[str, tuple[float, ...]]:
 
 
 def two_layers(writer: TraceWriter, begin: float = 0) -> None:
-    """A model with two linear layers and an operator of its own: 50 and 70 in the layers, 5 outside of them."""
+    """Write a model with two linear layers and an own operator: 50 and 70 in the layers, 5 outside."""
     writer.host("python", "train.py(5): step", begin, 500)
     module(writer, "Net_0", begin + 10, 200)
     writer.host("python", "model.py(9): forward", begin + 11, 198)
@@ -72,7 +72,7 @@ def backward(
     writer: TraceWriter, number: int, start: float, kernel_at: float, length: float, forward_thread: int = 1,
     thread: int = BACKWARD_THREAD,
 ) -> None:  # fmt: skip
-    """An operator of the engine with what it calls; that one carries no number of its own."""
+    """Write an engine operator and the operator it calls, which has no sequence number."""
     args = sequence(number, forward_thread)
     writer.host("operator", ENGINE + "AddmmBackward0", start, 40, thread=thread, **args)
     writer.host("operator", "AddmmBackward0", start + 2, 30, thread=thread, **args)
@@ -80,7 +80,7 @@ def backward(
     writer.launch("gemm_backward", start + 6, kernel_at, length, thread=thread)
 
 
-def test_inner_modules_count_for_those_around_them(tmp_path: Path) -> None:
+def test_inner_modules_count_for_outer_modules(tmp_path: Path) -> None:
     writer = TraceWriter()
     two_layers(writer)
     writer.host("operator", "aten::sum", 400, 20)
@@ -107,7 +107,7 @@ def test_backward_counts_for_its_forward_operator(tmp_path: Path) -> None:
     assert microseconds(code.outside_lines.device) == (0, 0, 9, 9)
 
 
-def test_backward_on_the_thread_of_forward_counts_for_the_module_and_not_for_the_caller(tmp_path: Path) -> None:
+def test_backward_on_the_forward_thread_counts_for_the_module(tmp_path: Path) -> None:
     writer = TraceWriter()
     two_layers(writer)
     backward(writer, 10, 300, 2000, 100, thread=MAIN_THREAD)
@@ -127,7 +127,7 @@ def test_operators_of_backward_name_the_line_of_forward(tmp_path: Path) -> None:
     assert (rows["aten::addmm"].place, rows["aten::addmm"].forward_place) == ("model.py(9): forward", "")
 
 
-def test_of_operators_with_one_number_the_last_one_made_the_node(tmp_path: Path) -> None:
+def test_the_last_operator_with_a_sequence_number_made_the_node(tmp_path: Path) -> None:
     writer = TraceWriter()
     module(writer, "Early_0", 0, 30)
     writer.host("operator", "aten::zeros", 10, 10, **sequence(10))
@@ -137,7 +137,7 @@ def test_of_operators_with_one_number_the_last_one_made_the_node(tmp_path: Path)
     assert modules(of(writer, tmp_path)) == {"Late": (0, 0, 100, 100), "Early": (0, 0, 0, 0)}
 
 
-def test_a_number_is_used_again_by_every_thread_that_runs_forward(tmp_path: Path) -> None:
+def test_each_forward_thread_has_its_own_sequence_numbers(tmp_path: Path) -> None:
     writer = TraceWriter()
     for thread, (name, numbers) in {20: ("First_0", (4, 5)), 30: ("Second_0", (5, 6))}.items():
         module(writer, name, 0, 100, thread=thread)
@@ -149,7 +149,7 @@ def test_a_number_is_used_again_by_every_thread_that_runs_forward(tmp_path: Path
 
 
 @pytest.mark.parametrize("number", [-1, 2**64 - 1])
-def test_the_number_of_nodes_that_have_none_maps_nothing(number: int, tmp_path: Path) -> None:
+def test_nodes_without_a_sequence_number_map_to_no_operator(number: int, tmp_path: Path) -> None:
     writer = TraceWriter()
     module(writer, "Net_0", 0, 100)
     writer.host("operator", "aten::addmm", 10, 10, **sequence(number))
@@ -159,7 +159,7 @@ def test_the_number_of_nodes_that_have_none_maps_nothing(number: int, tmp_path: 
     assert microseconds(code.unmapped_backward.device) == (0, 0, 60, 60)
 
 
-def test_ranks_that_were_merged_into_one_file_use_the_same_numbers(tmp_path: Path) -> None:
+def test_merged_ranks_may_share_sequence_numbers(tmp_path: Path) -> None:
     writer = TraceWriter()
     for rank in range(2):
         first = len(writer.events)
@@ -173,8 +173,8 @@ def test_ranks_that_were_merged_into_one_file_use_the_same_numbers(tmp_path: Pat
     assert modules(of(writer, tmp_path)) == {"Rank1": (0, 0, 61, 61), "Rank0": (0, 0, 60, 60)}
 
 
-def test_numbers_of_an_earlier_step_are_those_of_an_earlier_step(tmp_path: Path) -> None:
-    """After a thread ends, the next one begins to count again; what ran last before backward is meant."""
+def test_reused_sequence_numbers_match_the_latest_forward(tmp_path: Path) -> None:
+    """Reuse numbers as a new thread does: each refers to the last forward before its backward."""
     writer = TraceWriter()
     module(writer, "First_0", 0, 30)
     writer.host("operator", "aten::addmm", 10, 10, **sequence(10))
@@ -185,8 +185,8 @@ def test_numbers_of_an_earlier_step_are_those_of_an_earlier_step(tmp_path: Path)
     assert modules(of(writer, tmp_path)) == {"First": (0, 0, 100, 100), "Second": (0, 0, 70, 70)}
 
 
-def test_what_backward_computes_again_counts_for_the_module_that_does(tmp_path: Path) -> None:
-    """Activation checkpoints run modules within backward, below the operator that stands for them."""
+def test_recomputation_in_backward_counts_for_its_module(tmp_path: Path) -> None:
+    """Run a module within backward, below the checkpoint's operator, as activation checkpointing does."""
     writer = TraceWriter()
     module(writer, "Net_0", 0, 100)
     writer.host("operator", "CheckpointFunction", 10, 20, **sequence(10))
@@ -198,8 +198,8 @@ def test_what_backward_computes_again_counts_for_the_module_that_does(tmp_path: 
     assert modules(of(writer, tmp_path)) == {"Net": (0, 0, 0, 80), "Net/Linear": (0, 0, 80, 80)}
 
 
-def test_what_is_computed_again_inside_the_backward_of_another_module(tmp_path: Path) -> None:
-    """Checkpoints that are not reentrant: backward of the last layer asks for what all layers had saved."""
+def test_recomputation_within_the_backward_of_another_module(tmp_path: Path) -> None:
+    """Non-reentrant checkpoints: the last layer's backward recomputes the tensors of all layers."""
     writer = TraceWriter()
     module(writer, "Net_0", 0, 200)
     for number in range(2):
@@ -225,8 +225,8 @@ def test_a_module_that_is_used_in_two_places(tmp_path: Path) -> None:
     assert (found["Block0/Shared"], found["Block1/Shared"]) == ((30, 30, 0, 0), (31, 31, 0, 0))
 
 
-def test_what_old_versions_accumulate_in_the_backward_thread_is_backward(tmp_path: Path) -> None:
-    """They ran it outside of any operator of the engine."""
+def test_gradient_accumulation_by_old_versions_is_backward(tmp_path: Path) -> None:
+    """Accumulate gradients outside of any engine operator, as old versions do."""
     writer = TraceWriter()
     two_layers(writer)
     backward(writer, 10, 600, 2000, 100)
@@ -265,7 +265,7 @@ def test_a_function_that_calls_itself_counts_once(tmp_path: Path) -> None:
     assert lines(of(writer, tmp_path)) == {"tree.py(3): walk": (40, 40, 0, 0)}
 
 
-def test_recorded_call_stacks_name_the_very_line(tmp_path: Path) -> None:
+def test_recorded_call_stacks_name_the_exact_line(tmp_path: Path) -> None:
     writer = TraceWriter()
     stack = "torch/functional.py(12): f;model.py(77): forward;train.py(90): <module>"
     writer.host("operator", "aten::mm", 20, 10, **sequence(4), **{"Call stack": stack})
@@ -289,7 +289,7 @@ def test_operators_own_time_on_the_host(tmp_path: Path) -> None:
     assert all(it.device == DirectedTime() for it in code.modules)
 
 
-def test_nothing_is_said_of_a_trace_without_modules_and_lines(tmp_path: Path) -> None:
+def test_a_trace_without_modules_and_lines_gives_nothing(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::mm", 0, 10)
     writer.host("python", "torch/nn/modules/linear.py(110): forward", 0, 10)
@@ -297,7 +297,7 @@ def test_nothing_is_said_of_a_trace_without_modules_and_lines(tmp_path: Path) ->
     assert code_time(Attribution(timeline)) is None
 
 
-def test_rows_are_bounded_and_no_row_lacks_its_parent(tmp_path: Path) -> None:
+def test_rows_are_bounded_and_keep_their_parents(tmp_path: Path) -> None:
     writer = TraceWriter()
     for number in range(200):
         begin = number * 100
@@ -315,7 +315,7 @@ def test_rows_are_bounded_and_no_row_lacks_its_parent(tmp_path: Path) -> None:
     assert rows[1].path == ("Outer199", "Inner")
 
 
-def test_endless_nesting_costs_no_endless_time(tmp_path: Path) -> None:
+def test_deep_nesting_takes_bounded_time(tmp_path: Path) -> None:
     writer = TraceWriter()
     for depth in range(3000):
         module(writer, f"M{depth}_0", depth, 10_000 - 2 * depth)
@@ -327,7 +327,7 @@ def test_endless_nesting_costs_no_endless_time(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------------
-# Real traces, against a plain reading of the file
+# Real traces, compared with a direct reading of the file
 # ---------------------------------------------------------------------------------------------
 
 real = pytest.mark.skipif(not REFERENCE.exists(), reason=f"the reference traces are not at {TRACES}")
@@ -341,7 +341,7 @@ def real_events(file: str) -> list[dict[str, Any]]:
 
 @real
 def test_modules_of_a_real_trace() -> None:
-    """Each module's kernels, found by looking through all of its calls for each launch."""
+    """Compare each module's kernels with a direct search of all of its calls for each launch."""
     file = "tracelens_h100_owlv2.json.gz"
     events = real_events(file)
     calls = {
@@ -371,7 +371,7 @@ def test_modules_of_a_real_trace() -> None:
 
 @real
 @pytest.mark.parametrize("file", ["tracelens_h100_owlv2.json.gz", "kineto_v100_resnet50_nw0.pt.trace.json.gz"])
-def test_nothing_of_the_device_is_lost(file: str) -> None:
+def test_no_device_time_is_lost(file: str) -> None:
     timeline = read_trace(TRACES / file, with_inputs=True)
     code = code_time(Attribution(timeline), most=10_000)
     assert code is not None
@@ -387,8 +387,10 @@ def test_nothing_of_the_device_is_lost(file: str) -> None:
 
 @real
 def test_backward_of_a_real_trace_goes_to_the_line_of_forward() -> None:
-    """Line 46 calls the model and line 47 the loss: all that the thread of the backward pass launched within operators
-    that name their forward thread belongs to one of them, the rest to neither."""
+    """Attribute backward work to line 46, the model's call, or line 47, the loss.
+
+    Only operators of the backward thread that name their forward thread belong to one of the two lines.
+    """
     file = "kineto_v100_resnet50_nw0.pt.trace.json.gz"
     events = real_events(file)
     thread = {it["tid"] for it in events if it["name"] == "CudnnConvolutionBackward"}
@@ -484,7 +486,7 @@ def test_a_row_for_each_instance(tmp_path: Path, capsys: pytest.CaptureFixture[s
     }
 
 
-def test_names_of_modules_cannot_take_over_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_module_names_are_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = TraceWriter()
     module(writer, "\x1b[2J\u202eEvil\nName_0", 0, 100)
     writer.host("operator", "aten::mm", 10, 10)

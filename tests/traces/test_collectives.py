@@ -1,4 +1,4 @@
-"""Collectives of one trace: which they are, and at which bandwidth they ran."""
+"""Collectives of one trace: their kind and their bandwidth."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
 def message(name: str = "allreduce", elements: int = 250_000, ranks: int = 4, **more: Any) -> dict[str, Any]:
-    """So many elements of Float, 4 bytes each, in and out."""
+    """Describe a message of this many float32 elements, in and out."""
     return {
         "Collective name": name, "In msg nelems": elements, "Out msg nelems": elements, "Group size": ranks,
         "dtype": "Float", "Process Group Name": "0", **more,
@@ -71,7 +71,7 @@ def test_kinds_by_name(name: str, kind: str) -> None:
     assert kind_of(name) == kind
 
 
-def test_the_size_is_what_all_ranks_send_or_get_together(tmp_path: Path) -> None:
+def test_the_size_is_the_total_over_all_ranks(tmp_path: Path) -> None:
     writer = TraceWriter()
     gather = {**message("_allgather_base"), "In msg nelems": 1000, "Out msg nelems": 4000, "dtype": "BFloat16"}
     scatter = {**message("_reduce_scatter_base"), "In msg nelems": 4000, "Out msg nelems": 1000, "dtype": "Float8_e5m2"}
@@ -88,7 +88,7 @@ def test_sizes_and_groups_are_kept_apart(tmp_path: Path) -> None:
     assert [(it.group, it.message_bytes, it.calls) for it in found] == [("0", 10**6, 2), ("0", 40, 1), ("tp", 10**6, 1)]
 
 
-def test_the_operator_describes_a_kernel_that_does_not_itself(tmp_path: Path) -> None:
+def test_a_kernel_without_arguments_takes_those_of_its_operator(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("operator", "c10d::allreduce_", 0, 100)
     writer.host("operator", "record_param_comms", 10, 60, **message())
@@ -97,7 +97,7 @@ def test_the_operator_describes_a_kernel_that_does_not_itself(tmp_path: Path) ->
     assert [it.message_bytes for it in rows(writer, tmp_path)] == [10**6]
 
 
-def test_collectives_of_unknown_size_have_no_rate(tmp_path: Path) -> None:
+def test_collectives_of_unknown_size_have_no_bandwidth(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.launch(KERNEL, 0, 10, 100)
     writer.launch(KERNEL, 200, 210, 100, **{**message(), "dtype": "Strange"})
@@ -107,7 +107,7 @@ def test_collectives_of_unknown_size_have_no_rate(tmp_path: Path) -> None:
     assert [it.group_size for it in found] == [0, 4, 1]
 
 
-def test_the_page_shows_rates_where_sizes_are_known(tmp_path: Path) -> None:
+def test_the_page_shows_bandwidth_if_sizes_are_known(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.launch(KERNEL, 0, 10, 100, **message())
     page = "\n".join(collective_lines(rows(writer, tmp_path), Paper(width=120)))
@@ -116,7 +116,7 @@ def test_the_page_shows_rates_where_sizes_are_known(tmp_path: Path) -> None:
     assert list(collective_lines((), Paper())) == []
 
 
-def test_the_page_says_that_sizes_are_not_known(tmp_path: Path) -> None:
+def test_the_page_reports_unknown_sizes(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.launch(KERNEL, 0, 10, 100)
     page = "\n".join(collective_lines(rows(writer, tmp_path), Paper(width=120)))

@@ -1,4 +1,4 @@
-"""``hotlap trace`` as it is called, on what people and accidents may give it: a sentence, and bounded memory."""
+"""``hotlap trace`` on unusual and damaged files: one sentence, and bounded memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVIL = "\x1b[2J\x1b]0;title\x07[red]x[/red]\u202e\n<script>"
 
 
 def run(*words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process that cannot get more memory than a small trace needs."""
+    """Run the command in a process with only the memory that a small trace needs."""
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -33,7 +33,7 @@ def run(*words: str | Path, **variables: str) -> subprocess.CompletedProcess[str
 
 
 def refused(path: Path) -> str:
-    """What the command says of a file that it does not read: one sentence on what happened, one on what to do."""
+    """Return the error for an unreadable file: one sentence on what happened, one on what to do."""
     done = run(path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Traceback" not in done.stderr
@@ -44,7 +44,7 @@ def refused(path: Path) -> str:
 
 
 def answered(path: Path) -> str:
-    """The page of a file that is read."""
+    """Return the page of a file that can be read."""
     done = run(path)
     assert (done.returncode, done.stderr) == (0, "")
     return " ".join(done.stdout.split())
@@ -73,7 +73,7 @@ def event(**fields: Any) -> bytes:
         (f"{EVIL.replace('/', '')}.json", b"no trace", "not JSON"),
     ],
 )
-def test_what_cannot_be_read(name: str, content: bytes, says: str, tmp_path: Path) -> None:
+def test_unreadable_files(name: str, content: bytes, says: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     what = refused(path)
@@ -82,7 +82,7 @@ def test_what_cannot_be_read(name: str, content: bytes, says: str, tmp_path: Pat
     assert "\u202e" not in what
 
 
-def test_a_gzip_that_blows_up(tmp_path: Path) -> None:
+def test_a_gzip_bomb(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     filler = json.dumps({"ph": "i", "name": "x"}).encode() + b","
     with gzip.open(path, "wb", compresslevel=9) as out:
@@ -128,7 +128,7 @@ def test_odd_durations_are_counted_and_left_out(tmp_path: Path) -> None:
     assert page[page.index("Device 0") :] == plain[plain.index("Device 0") :]
 
 
-def test_names_cannot_take_over_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_names_are_removed(tmp_path: Path) -> None:
     writer = training_trace()
     writer.launch(EVIL, 5000, 5100, 900)
     writer.host("operator", EVIL, 4990, 50)
@@ -166,7 +166,7 @@ def test_a_mixed_folder_of_ranks(tmp_path: Path) -> None:
     assert len(document["skipped"]) == 3
 
 
-def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
+def test_a_terminal_with_only_ascii(tmp_path: Path) -> None:
     writer = training_trace()
     writer.launch("noyau \u6838\u5fc3", 5000, 5100, 900)
     done = run(writer.write(tmp_path / "trace.json"), PYTHONIOENCODING="ascii", FORCE_COLOR="1")
@@ -175,7 +175,7 @@ def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
     assert "noyau ??" in done.stdout
 
 
-def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
+def test_a_reader_that_closes_the_pipe_early(tmp_path: Path) -> None:
     path = training_trace(steps=30).write(tmp_path / "trace.json")
     command = '"$0" -m hotlap trace --json "$1" | head -c 10; exit ${PIPESTATUS[0]}'
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What an expert who reads a trace would name as its cause is what is concluded, with the reason beside each.
+"""The conclusions about traces match those of an expert, with the reason next to each.
 
 Times of the constructed traces are microseconds; all are of steady training unless they say otherwise.
 """
@@ -25,7 +25,7 @@ PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
 
 REAL: dict[str, Limit] = {
     # 12.9 s of which the device works for 66 ms. The first convolution takes 10.8 s, of which cudaFree 6 s and
-    # cudaLaunchKernel 3 s (code loading); later first uses allocate for another second: nothing of it is training.
+    # cudaLaunchKernel 3 s (code loading); later first uses allocate for another second: none of it is training.
     "hta_alexnet_cudasync.json.gz": "initialisation",
     # 3,874 kernels of 50 us in each step, half of them shorter than their launch; the host never waits, and is inside
     # CompiledFunction's operators for nine tenths of the idle time. Communication (25 %) comes second.
@@ -39,19 +39,19 @@ REAL: dict[str, Limit] = {
 
 @pytest.mark.skipif(not SHARED.exists(), reason=f"the reference traces are not at {SHARED}")
 @pytest.mark.parametrize("file", REAL)
-def test_a_real_trace_names_its_experts_cause(file: str) -> None:
+def test_a_real_trace_has_the_cause_that_the_expert_found(file: str) -> None:
     found = conclusion_of(analyse(read_trace(SHARED / file)))
     assert found is not None
     assert found.limit == REAL[file]
 
 
 # ---------------------------------------------------------------------------------------------
-# Constructed ones
+# Constructed traces
 # ---------------------------------------------------------------------------------------------
 
 
 def computing_at_full_speed() -> TraceWriter:
-    """A queue that is never empty, products in fp32 on plain cores: only the kernels can become faster."""
+    """A queue that is never empty, float32 products without Tensor Cores: only faster kernels help."""
     it = TraceWriter()
     for begin in it.steps(3, 10_000):
         for kernel in range(begin, begin + 10_000, 1000):
@@ -60,7 +60,7 @@ def computing_at_full_speed() -> TraceWriter:
 
 
 def transforms_in_the_main_process() -> TraceWriter:
-    """Two thirds of each step pass inside the loader while nothing is queued."""
+    """The loader takes two thirds of each step while nothing is queued."""
     it = TraceWriter()
     for begin in it.steps(3, 3000):
         it.host("operator", LOADER, begin + 10, 2000)
@@ -69,7 +69,7 @@ def transforms_in_the_main_process() -> TraceWriter:
 
 
 def a_read_of_the_loss_in_every_step() -> TraceWriter:
-    """The host is ahead until ``.item()`` waits for the whole queue; what it does next, the device waits for."""
+    """The host is ahead until ``.item()`` waits for the whole queue; then the device waits for the host."""
     it = TraceWriter()
     for begin in it.steps(4, 2000):
         it.launch("gemm", begin + 10, begin + 20, 1000)
@@ -79,7 +79,7 @@ def a_read_of_the_loss_in_every_step() -> TraceWriter:
 
 
 def many_small_kernels() -> TraceWriter:
-    """Kernels of 3 us, launched one every 20 us, each at once when it was launched."""
+    """Kernels of 3 us, launched every 20 us, each of which starts at once."""
     it = TraceWriter()
     for begin in it.steps(3, 2000):
         for kernel in range(begin, begin + 1900, 20):
@@ -102,7 +102,7 @@ def five_pageable_copies() -> TraceWriter:
 
 
 def gradients_over_slow_links() -> TraceWriter:
-    """An all-reduce of symmetric memory after backward, which no kernel hides; DDP's forward spans half the step."""
+    """An exposed all-reduce of symmetric memory after backward; DDP's forward spans half the step."""
     it = TraceWriter()
     for begin in it.steps(3, 3000):
         it.host("annotation", "DistributedDataParallel.forward", begin, 1200)
@@ -112,7 +112,7 @@ def gradients_over_slow_links() -> TraceWriter:
 
 
 def compiled_long_ago() -> TraceWriter:
-    """Dynamo's wrapper and its cache look-up span every call; what is slow is the launching of small kernels."""
+    """Dynamo's wrapper and its cache look-up span every call, but launching small kernels is what is slow."""
     it = TraceWriter()
     for begin in it.steps(3, 2000):
         it.host("python", "torch/_dynamo/eval_frame.py(1076): compile_wrapper", begin, 1980)
@@ -135,7 +135,7 @@ def compiling() -> TraceWriter:
 
 
 def the_first_convolution() -> TraceWriter:
-    """The context and cuDNN are set up inside the first convolution, as a cudaFree of ten seconds."""
+    """The context and cuDNN are initialised inside the first convolution, in a cudaFree of ten seconds."""
     it = TraceWriter()
     it.launch(PAGEABLE, 0, 10, 500, kind="copy", call="MemcpyAsync")
     it.host("operator", "aten::conv2d", 1000, 10_500_000)
@@ -179,7 +179,7 @@ CONSTRUCTED: dict[Callable[[], TraceWriter], Limit] = {
 
 
 @pytest.mark.parametrize("make", CONSTRUCTED, ids=lambda it: it.__name__)
-def test_a_constructed_trace_names_its_experts_cause(make: Callable[[], TraceWriter], tmp_path: Path) -> None:
+def test_a_constructed_trace_has_its_planted_cause(make: Callable[[], TraceWriter], tmp_path: Path) -> None:
     found = conclusion_of(analyse(read_trace(write_text(tmp_path / "trace.json", kineto_text(make().events)))))
     assert found is not None
     assert found.limit == CONSTRUCTED[make], make.__doc__
@@ -187,7 +187,7 @@ def test_a_constructed_trace_names_its_experts_cause(make: Callable[[], TraceWri
 
 
 def on_the_host(loader: float, operators: float, folder: Path) -> Breakdown:
-    """Steps of 1000 on the host alone."""
+    """Write a trace of the host alone with steps of 1000 microseconds."""
     it = TraceWriter()
     for begin in it.steps(3, 1000, 1000):
         it.host("operator", LOADER, begin, loader)
@@ -199,13 +199,13 @@ def on_the_host(loader: float, operators: float, folder: Path) -> Breakdown:
 @pytest.mark.parametrize(
     ("loader", "operators", "limit"), [(600, 300, "data_loader"), (20, 950, "compute"), (0, 200, "python")]
 )
-def test_without_a_device_the_hosts_time_is_judged(loader: float, operators: float, limit: str, tmp_path: Path) -> None:
+def test_without_a_device_the_host_time_is_judged(loader: float, operators: float, limit: str, tmp_path: Path) -> None:
     found = conclusion_of(on_the_host(loader, operators, tmp_path))
     assert found is not None
     assert found.limit == limit
 
 
-def test_a_trace_that_cannot_be_trusted_comes_to_nothing(tmp_path: Path) -> None:
+def test_an_unreliable_trace_has_no_conclusion(tmp_path: Path) -> None:
     writer = many_small_kernels()
     writer.host("call", "cudaGraphLaunch", 900, 10, correlation=9_000)
     assert conclusion_of(analyse(read_trace(writer.write(tmp_path / "trace.json")))) is None

@@ -1,4 +1,4 @@
-"""The critical path: what decided how long the steps took."""
+"""The critical path: the work that determined how long the steps took."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def path(writer: TraceWriter, folder: Path) -> CriticalPath:
 
 
 def parts(writer: TraceWriter, folder: Path) -> dict[str, float]:
-    """Microseconds by kind."""
+    """Return the microseconds on the path by kind."""
     return {it.kind: it.nanoseconds / 1000 for it in path(writer, folder).parts}
 
 
-def test_a_device_that_is_kept_busy_is_the_path(tmp_path: Path) -> None:
+def test_a_busy_device_is_the_critical_path(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 100)
     writer.host("operator", "aten::mm", 5, 90)
@@ -39,7 +39,7 @@ def test_a_device_that_is_kept_busy_is_the_path(tmp_path: Path) -> None:
     assert parts(writer, tmp_path) == {"compute": 1000, "queue": 9, "launch": 10, "operator": 5, "python": 5}
 
 
-def test_a_host_that_launches_too_slowly_is_the_path(tmp_path: Path) -> None:
+def test_a_host_that_launches_too_slowly_is_the_critical_path(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 1000)
     for index in range(5):
@@ -65,7 +65,7 @@ def test_a_wait_leads_to_what_was_waited_for(tmp_path: Path) -> None:
     }
 
 
-def test_a_wait_for_work_that_was_done_leads_nowhere(tmp_path: Path) -> None:
+def test_a_wait_for_finished_work_stays_on_the_host(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 1000)
     writer.launch("gemm", 20, 30, 50)
@@ -93,7 +93,7 @@ def test_communication_and_copies_on_the_path(tmp_path: Path) -> None:
 
 
 def test_work_of_another_stream_is_waited_for(tmp_path: Path) -> None:
-    """The optimizer's kernel was launched early, and its stream was free: it waited for the all-reduce."""
+    """Let the optimizer's kernel wait for the all-reduce: it was launched early and its stream was free."""
     writer = TraceWriter()
     writer.step(0, 0, 40)
     writer.launch("gemm", 1, 10, 100)
@@ -104,7 +104,7 @@ def test_work_of_another_stream_is_waited_for(tmp_path: Path) -> None:
     assert (found["compute"], found["communication"]) == (150, 300)
 
 
-def test_a_kernel_that_began_soon_waits_for_no_other_stream(tmp_path: Path) -> None:
+def test_a_kernel_that_starts_at_launch_waits_for_no_stream(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 20)
     writer.launch("other", 1, 3, 100, stream=20)
@@ -132,7 +132,7 @@ def test_a_trace_without_steps(tmp_path: Path) -> None:
     assert {it.kind: it.nanoseconds for it in found.parts} == {"compute": 200_000, "queue": 10_000, "launch": 10_000}
 
 
-def test_the_wait_of_a_thread_beside_the_one_that_works(tmp_path: Path) -> None:
+def test_a_wait_of_another_thread_is_off_the_path(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 1000)
     writer.host("operator", "aten::conv2d", 0, 900)
@@ -142,8 +142,8 @@ def test_the_wait_of_a_thread_beside_the_one_that_works(tmp_path: Path) -> None:
     assert parts(writer, tmp_path)["operator"] == 890
 
 
-def test_the_wait_of_a_thread_that_the_other_one_waits_for(tmp_path: Path) -> None:
-    """Autograd's thread waits for the device while the main thread has nothing on record."""
+def test_a_wait_of_the_backward_thread_is_on_the_path(tmp_path: Path) -> None:
+    """Let autograd's thread wait for the device while the main thread records nothing."""
     writer = TraceWriter()
     writer.step(0, 0, 1000)
     writer.launch("gemm", 100, 110, 390, thread=OTHER_THREAD)
@@ -153,7 +153,7 @@ def test_the_wait_of_a_thread_that_the_other_one_waits_for(tmp_path: Path) -> No
     assert (found["compute"], found["sync_return"]) == (890, 2)
 
 
-def test_contributors_say_who_launched_them(tmp_path: Path) -> None:
+def test_contributors_name_their_launching_operators(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 100)
     writer.host("python", "train.py(7): step", 2, 90)
@@ -166,8 +166,8 @@ def test_contributors_say_who_launched_them(tmp_path: Path) -> None:
     assert (longest.operator, longest.place) == ("aten::linear", "train.py(7): step")
 
 
-def test_broken_times_end(tmp_path: Path) -> None:
-    """Events that take no time, launches after their kernels, and waits on top of each other lead nowhere forever."""
+def test_inconsistent_times_do_not_loop_forever(tmp_path: Path) -> None:
+    """Write empty events, launches after their kernels, and overlapping waits."""
     writer = TraceWriter()
     writer.step(0, 0, 100)
     for index in range(20):
@@ -177,14 +177,14 @@ def test_broken_times_end(tmp_path: Path) -> None:
     assert path(writer, tmp_path).nanoseconds == 100_000
 
 
-def test_no_device_no_path(tmp_path: Path) -> None:
+def test_without_a_device_there_is_no_path(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::mm", 0, 100)
     assert critical_path(read_trace(writer.write(tmp_path / "trace.json"))) is None
     assert list(path_lines(None, Paper())) == []
 
 
-def test_unknown_launches_leave_the_rest_to_what_came_before(tmp_path: Path) -> None:
+def test_with_unknown_launches_the_previous_kernel_is_followed(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 100)
     writer.launch("gemm", 5, 10, 20)
@@ -193,7 +193,7 @@ def test_unknown_launches_leave_the_rest_to_what_came_before(tmp_path: Path) -> 
     assert (found["compute"], found["queue"], found["python"]) == (120, 30, 5)
 
 
-def test_unknown_launches_leave_the_rest_to_the_host(tmp_path: Path) -> None:
+def test_with_unknown_launches_the_rest_is_host_time(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 100)
     writer.launch("gemm", 5, 10, 20)
@@ -210,7 +210,7 @@ def test_the_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_million_events_take_seconds(tmp_path: Path) -> None:
+def test_the_path_through_a_million_events_takes_seconds(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 1_200_000)
     for index in range(100_000):

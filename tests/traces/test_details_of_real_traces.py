@@ -1,4 +1,4 @@
-"""Memory and critical path of real traces, against figures computed from the files in another way."""
+"""Memory and critical path of real traces, compared with figures computed directly from the files."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_the_path_covers_the_steps(file: str) -> None:
     assert path.nanoseconds >= steps[-1].end - steps[0].start
 
 
-def test_a_loader_that_feeds_one_batch_at_a_time_is_on_the_path() -> None:
-    """The device waits for it half of the time and computes the other half, and the host waits for the device."""
+def test_a_loader_without_workers_is_on_the_path() -> None:
+    """The device waits for the loader half of the time and computes otherwise; the host waits for the device."""
     path = critical_path(timeline("tracelens_h100_owlv2.json.gz"))
     assert path is not None
     shares = {it.kind: it.nanoseconds / path.nanoseconds for it in path.parts}

@@ -1,4 +1,4 @@
-"""Collectives, memory and the critical path as ``hotlap trace`` shows them, and where a trace has none of them."""
+"""Collectives, memory and the critical path in ``hotlap trace``, and traces without them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TITLES = ("Critical path of", "Collectives", "Memory of", "Last rank to reach", 
 
 
 def ranks(folder: Path) -> Path:
-    """Two ranks of one run; rank 1 comes 300 microseconds later to the one all-reduce of each step."""
+    """Write two ranks of one run; rank 1 reaches each step's all-reduce 300 microseconds late."""
     for rank, compute in enumerate((500, 800)):
         writer = TraceWriter()
         for begin in writer.steps(3, 1000, 1000):
@@ -65,7 +65,7 @@ def test_a_trace_without_any_of_it(tmp_path: Path, capsys: pytest.CaptureFixture
     assert not any(it in page for it in TITLES)
 
 
-def test_no_path_through_a_trace_that_lacks_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_without_device_work_has_no_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = training_trace()
     writer.host("call", "cudaGraphLaunch", 3500, 10, correlation=7777)
     page = shown(writer.write(tmp_path / "trace.json"), capsys)

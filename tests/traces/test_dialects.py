@@ -53,7 +53,7 @@ def test_all_dialects_give_the_same_account(dialect: str, ending: str, tmp_path:
     assert [it.number for it in found.steps] == [0, 1, 2]
 
 
-def test_the_account_is_the_one_that_was_written(tmp_path: Path) -> None:
+def test_the_account_matches_the_written_events(tmp_path: Path) -> None:
     breakdown = analyse(read_trace(training_trace().write(tmp_path / "trace.json")))
     (device,) = breakdown.devices
     time = device.time
@@ -69,11 +69,11 @@ def test_the_account_is_the_one_that_was_written(tmp_path: Path) -> None:
     assert device.kernel_summary.per_step == 5
 
 
-@pytest.mark.parametrize("beside", [{}, {"deviceProperties": [{"id": 0, "name": "Some GPU"}, {"id": 1, "name": "B"}]}])
-def test_compact_json_and_a_bare_list_are_read_too(beside: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("fields", [{}, {"deviceProperties": [{"id": 0, "name": "Some GPU"}, {"id": 1, "name": "B"}]}])
+def test_compact_json_and_a_bare_list_are_read_too(fields: dict[str, Any], tmp_path: Path) -> None:
     writer = training_trace()
     expected = account(analyse(read_trace(writer.write(tmp_path / "spread.json"))))
-    behind = {"traceEvents": writer.events, **beside, "baseTimeNanoseconds": 7}
+    behind = {"traceEvents": writer.events, **fields, "baseTimeNanoseconds": 7}
     for name, document in {"compact": behind, "list": writer.events}.items():
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
@@ -83,7 +83,7 @@ def test_compact_json_and_a_bare_list_are_read_too(beside: dict[str, Any], tmp_p
     assert read_trace(tmp_path / "compact.json").facts.base_nanoseconds == 7
 
 
-def test_arguments_with_lists_of_objects_do_not_confuse_where_events_end(tmp_path: Path) -> None:
+def test_arguments_with_lists_of_objects_do_not_end_events(tmp_path: Path) -> None:
     writer = training_trace(steps=40)
     for index, event in enumerate(writer.events):
         event["args"]["nested"] = [{"a": 1}, {"b": [{"c": "},{"}, {"d": index}]}]
@@ -93,7 +93,7 @@ def test_arguments_with_lists_of_objects_do_not_confuse_where_events_end(tmp_pat
     assert account(analyse(read_trace(path))) == plain
 
 
-def test_pieces_may_be_cut_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_may_be_split_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = training_trace()
     path = writer.write(tmp_path / "trace.json", deviceProperties=[{"id": 0, "name": "}, {"}])
     expected = account(analyse(read_trace(path)))
@@ -123,7 +123,7 @@ def test_devices_and_streams_are_kept_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tracks", [(0, 1), (0, 0)])
 def test_ranks_merged_into_one_file_keep_their_own_launches(tracks: tuple[int, int], tmp_path: Path) -> None:
-    """Each counts its correlations from one on, and both may call their device 0."""
+    """Both ranks count correlations from one, and both may call their device 0."""
     merged: list[dict[str, Any]] = []
     for rank, device in enumerate(tracks):
         writer = TraceWriter(origin=rank * 7)
@@ -212,7 +212,7 @@ def test_graph_launches_without_kernels_make_a_trace_unreliable(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3])
-def test_replays_of_a_graph_that_are_recorded_in_part_make_a_trace_unreliable(lost: int, tmp_path: Path) -> None:
+def test_partly_recorded_graph_replays_make_a_trace_unreliable(lost: int, tmp_path: Path) -> None:
     writer = TraceWriter()
     for replay in range(3):
         begin = replay * 500
@@ -244,7 +244,7 @@ def test_device_work_is_known_by_its_category_alone(tmp_path: Path) -> None:
     assert dict(found.coverage.other) == {"cuda_sync": 1, "gpu_user_annotation": 1}
 
 
-def test_device_events_without_launch_count_all_the_same(tmp_path: Path) -> None:
+def test_device_events_without_a_launch_count(tmp_path: Path) -> None:
     writer = training_trace()
     writer.device("kernel", "orphan", 800, 100)
     writer.device("kernel", "orphan", 950, 20, correlation=777)
@@ -256,7 +256,7 @@ def test_device_events_without_launch_count_all_the_same(tmp_path: Path) -> None
     assert {it.cause for it in device.idle.causes} >= {"unknown"}
 
 
-def test_a_trace_without_accelerator_tells_of_its_steps(tmp_path: Path) -> None:
+def test_a_trace_without_accelerator_reports_its_steps(tmp_path: Path) -> None:
     writer = TraceWriter()
     for number in range(2):
         writer.step(number, number * 100, 90)
@@ -295,7 +295,7 @@ def test_times_are_exact(written: str, expected: int, tmp_path: Path) -> None:
 
 
 def nanoseconds_of(written: str) -> list[int]:
-    """A time that stands in a file: as a double where that is enough, else as a decimal."""
+    """Parse a time of a file: as a double where that is exact, else as a decimal."""
     batch = decoder().decode(b'[{"ph":"X","ts":%s,"dur":1.5}]' % written.encode())
     try:
         return nanoseconds([it.ts for it in batch.elements])
@@ -306,7 +306,7 @@ def nanoseconds_of(written: str) -> list[int]:
 
 @given(st.integers(0, 92 * 86_400 * 10**9), st.sampled_from(["trimmed", "three digits"]))
 def test_every_nanosecond_of_a_base_time_trace_survives(time: int, style: str) -> None:
-    """Kineto writes microseconds with three digits since a base that is at most three months back."""
+    """Round-trip microseconds with three digits since a base at most three months ago, as Kineto writes them."""
     text = f"{time // 1000}.{time % 1000:03d}"
     text = text.rstrip("0").rstrip(".") if style == "trimmed" else text
     assert nanoseconds_of(text) == [time]
@@ -327,7 +327,7 @@ def test_doubles_of_any_size_become_nanoseconds(microseconds: float) -> None:
         assert abs(found - Decimal(microseconds) * 1000) <= Decimal("0.501")
 
 
-def test_facts_beside_the_events(tmp_path: Path) -> None:
+def test_facts_next_to_the_events(tmp_path: Path) -> None:
     text = kineto_text(
         training_trace().events,
         deviceProperties=[{"id": 0, "name": "NVIDIA H100"}],

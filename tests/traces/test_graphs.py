@@ -1,4 +1,4 @@
-"""Replayed graphs: what launched them, and which operators their kernels come from. Times are microseconds."""
+"""Replayed graphs: their launches, and the operators of their kernels. Times are microseconds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def replay(
     writer: TraceWriter, launched: float, kernels: Kernels = LAYER, *, graph: int | None = 5, kind: str = "kernel",
     streams: tuple[int, ...] = (7,),
 ) -> None:  # fmt: skip
-    """One call, and all kernels one after another some time later."""
+    """Write one launch, followed later by all of its kernels."""
     writer.correlation += 1
     writer.host("call", "cudaGraphLaunch", launched, 5, correlation=writer.correlation)
     start = launched + 100
@@ -38,7 +38,7 @@ def replay(
 
 
 def capture(writer: TraceWriter, start: float, operators: tuple[tuple[str, str], ...]) -> None:
-    """A capture of these operators, each with the call that made its node."""
+    """Write a capture of these operators, each with the call that added its node."""
     writer.host("call", "cudaStreamBeginCapture", start, 2)
     for position, (operator, call) in enumerate(operators):
         at = start + 10 + 20 * position
@@ -95,7 +95,7 @@ def test_eager_launches_of_the_same_kernel(tmp_path: Path) -> None:
     assert row.known_nanoseconds == 100_000
 
 
-def test_a_kernel_that_many_operators_launch_tells_nothing(tmp_path: Path) -> None:
+def test_a_kernel_of_several_operators_has_no_operator(tmp_path: Path) -> None:
     writer = TraceWriter()
     for number in range(5):
         writer.host("operator", f"aten::op{number}", number * 30, 20)
@@ -104,7 +104,7 @@ def test_a_kernel_that_many_operators_launch_tells_nothing(tmp_path: Path) -> No
     assert origins(of(writer, tmp_path)[0])["gemm"] == ((), "")
 
 
-def test_copies_of_the_same_name_tell_nothing(tmp_path: Path) -> None:
+def test_copies_of_the_same_name_have_no_operator(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::copy_", 0, 20)
     writer.launch("Memcpy DtoD (Device -> Device)", 5, 50, 10, kind="copy", call="MemcpyAsync")
@@ -149,14 +149,14 @@ def unknown(writer: TraceWriter, folder: Path) -> bool:
     ],
     ids=["fewer", "more", "another kind"],
 )
-def test_a_capture_of_other_nodes_is_of_another_graph(operators: tuple[tuple[str, str], ...], tmp_path: Path) -> None:
+def test_a_capture_with_other_nodes_is_another_graph(operators: tuple[tuple[str, str], ...], tmp_path: Path) -> None:
     writer = TraceWriter()
     capture(writer, 0, operators)
     replay(writer, 500)
     assert unknown(writer, tmp_path)
 
 
-def test_a_capture_after_the_first_replay_is_of_another_graph(tmp_path: Path) -> None:
+def test_a_capture_after_the_first_replay_is_another_graph(tmp_path: Path) -> None:
     writer = TraceWriter()
     replay(writer, 0)
     capture(writer, 500, MATCHING)
@@ -164,7 +164,7 @@ def test_a_capture_after_the_first_replay_is_of_another_graph(tmp_path: Path) ->
     assert unknown(writer, tmp_path)
 
 
-def test_a_capture_that_eager_launches_contradict_is_of_another_graph(tmp_path: Path) -> None:
+def test_a_capture_that_contradicts_eager_launches_is_not_used(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::gelu", 0, 20)
     writer.launch("relu", 5, 30, 10)
@@ -173,7 +173,7 @@ def test_a_capture_that_eager_launches_contradict_is_of_another_graph(tmp_path: 
     assert unknown(writer, tmp_path)
 
 
-def test_of_two_captures_that_fit_neither_is_believed(tmp_path: Path) -> None:
+def test_two_matching_captures_are_ambiguous(tmp_path: Path) -> None:
     writer = TraceWriter()
     capture(writer, 0, MATCHING)
     capture(writer, 200, (("aten::bmm", "cudaLaunchKernel"), *MATCHING[1:]))
@@ -181,7 +181,7 @@ def test_of_two_captures_that_fit_neither_is_believed(tmp_path: Path) -> None:
     assert unknown(writer, tmp_path)
 
 
-def test_captures_of_two_threads_at_once_are_not_told_apart(tmp_path: Path) -> None:
+def test_concurrent_captures_are_ambiguous(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("call", "cudaStreamBeginCapture", 0, 500, thread=9)
     capture(writer, 5, MATCHING)
@@ -190,14 +190,14 @@ def test_captures_of_two_threads_at_once_are_not_told_apart(tmp_path: Path) -> N
     assert unknown(writer, tmp_path)
 
 
-def test_branches_run_in_another_order_than_they_were_captured(tmp_path: Path) -> None:
+def test_branches_may_run_in_another_order_than_captured(tmp_path: Path) -> None:
     writer = TraceWriter()
     capture(writer, 0, MATCHING)
     replay(writer, 500, streams=(7, 8))
     assert unknown(writer, tmp_path)
 
 
-def test_work_that_ran_during_a_capture_is_no_node(tmp_path: Path) -> None:
+def test_work_that_ran_during_a_capture_is_not_a_node(tmp_path: Path) -> None:
     writer = TraceWriter()
     capture(writer, 0, MATCHING)
     writer.launch("elsewhere", 30, 60, 10, thread=9, stream=20)
@@ -233,7 +233,7 @@ def test_kernels_are_bounded(tmp_path: Path) -> None:
     assert (row.launches, row.nanoseconds) == (30, sum(range(1, 31)) * 1000)
 
 
-def test_replays_of_which_nothing_was_recorded_and_traces_without_graphs(tmp_path: Path) -> None:
+def test_unrecorded_replays_and_traces_without_graphs(tmp_path: Path) -> None:
     assert of(training_trace(), tmp_path) == ()
     writer = training_trace()
     writer.host("call", "cudaGraphLaunch", 900, 10, correlation=9_000)
@@ -272,7 +272,7 @@ def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     assert lines[9] == ["relu", "10.0", "us", "9.1", "%", "1"]
 
 
-def test_the_page_says_when_no_operator_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_reports_that_no_operator_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = TraceWriter()
     replay(writer, 0)
     shown = " ".join(page(writer, tmp_path, capsys).split())

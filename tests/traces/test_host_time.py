@@ -1,4 +1,4 @@
-"""What the host did within the steps: parts that are disjoint and add up."""
+"""Host time within the steps: parts that are disjoint and add up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def microseconds(of: HostTime) -> tuple[float, ...]:
     return tuple(it / 1000 for it in parts)
 
 
-def test_each_moment_counts_once(tmp_path: Path) -> None:
+def test_overlapping_time_counts_once(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 1000)
     writer.host("annotation", LOADER, 0, 300)
@@ -37,7 +37,7 @@ def test_each_moment_counts_once(tmp_path: Path) -> None:
     assert microseconds(of(writer, tmp_path)) == (300, 150, 100 + 50, 400)
 
 
-def test_work_in_other_threads_that_train_is_no_python(tmp_path: Path) -> None:
+def test_work_in_backward_threads_is_not_python(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 1000)
     writer.host("operator", "autograd::engine::evaluate_function: MmBackward0", 100, 300, thread=7)
@@ -45,7 +45,7 @@ def test_work_in_other_threads_that_train_is_no_python(tmp_path: Path) -> None:
     assert microseconds(of(writer, tmp_path)) == (0, 0, 300, 700)
 
 
-def test_operators_of_the_backward_pass_are_told_apart(tmp_path: Path) -> None:
+def test_operators_of_the_backward_pass_are_distinguished(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 1000)
     writer.host("operator", "aten::mm", 0, 100)
@@ -55,18 +55,18 @@ def test_operators_of_the_backward_pass_are_told_apart(tmp_path: Path) -> None:
     assert (found.operator_nanoseconds, found.backward_nanoseconds) == (400_000, 300_000)
 
 
-def test_the_engine_between_two_of_its_operators_is_no_python(tmp_path: Path) -> None:
+def test_the_engine_between_backward_operators_is_not_python(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 1000)
     for start in (0, 200, 600):
         writer.host("operator", "autograd::engine::evaluate_function: MmBackward0", start, 100)
     writer.host("operator", "aten::mm", 400, 100)
     found = of(writer, tmp_path)
-    # From 0 to 300 it is at work; another operator lies between 300 and 600.
+    # The engine runs from 0 to 300; another operator runs between 300 and 600.
     assert (found.operator_nanoseconds, found.backward_nanoseconds) == (500_000, 400_000)
 
 
-def test_a_thread_that_issues_work_trains(tmp_path: Path) -> None:
+def test_a_thread_that_launches_kernels_counts(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 1000)
     writer.host("operator", "aten::mm", 100, 50, thread=7)
@@ -74,7 +74,7 @@ def test_a_thread_that_issues_work_trains(tmp_path: Path) -> None:
     assert microseconds(of(writer, tmp_path)) == (0, 0, 50, 950)
 
 
-def test_annotations_of_old_versions_are_no_operators(tmp_path: Path) -> None:
+def test_annotations_of_old_versions_are_not_operators(tmp_path: Path) -> None:
     writer = TraceWriter(categories=LEGACY)
     writer.step(0, 0, 1000)
     writer.host("operator", "Optimizer.step#SGD.step", 700, 300)
@@ -82,7 +82,7 @@ def test_annotations_of_old_versions_are_no_operators(tmp_path: Path) -> None:
     assert microseconds(of(writer, tmp_path)) == (0, 0, 50, 950)
 
 
-def test_a_trace_without_steps_tells_nothing(tmp_path: Path) -> None:
+def test_a_trace_without_steps_gives_nothing(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::mm", 0, 10)
     assert host_time(read_trace(writer.write(tmp_path / "trace.json"))) is None
@@ -102,7 +102,7 @@ spans = st.tuples(st.integers(0, 900), st.integers(0, 200), st.booleans())
 @given(
     operators=st.lists(spans, max_size=6), waits=st.lists(spans, max_size=3), loaders=st.lists(spans, max_size=3)
 )  # fmt: skip
-def test_parts_are_those_of_sets(
+def test_parts_match_set_arithmetic(
     operators: list[tuple[int, int, bool]],
     waits: list[tuple[int, int, bool]],
     loaders: list[tuple[int, int, bool]],

@@ -1,4 +1,4 @@
-"""Idle gaps and their causes, each planted in a small trace."""
+"""Causes of idle gaps, each planted in a small trace."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def only_gap(writer: TraceWriter, folder: Path) -> Gap:
 
 
 def two_kernels(first: float = 100, gap: float = 500, launched: float | None = None) -> TraceWriter:
-    """A kernel, a gap, and another one that was launched 10 microseconds before it began."""
+    """Write a kernel, a gap, and a kernel that was launched 10 microseconds before it started."""
     it = TraceWriter()
     it.launch("first", 0, 10, first)
     begin = 10 + first + gap
@@ -43,11 +43,11 @@ def two_kernels(first: float = 100, gap: float = 500, launched: float | None = N
     return it
 
 
-def test_queued_work_that_begins_soon_is_the_devices_own_time(tmp_path: Path) -> None:
+def test_queued_work_that_starts_soon_is_queue_time(tmp_path: Path) -> None:
     assert only_gap(two_kernels(gap=5, launched=20), tmp_path).cause == "queued"
 
 
-def test_queued_work_that_begins_late_is_unknown(tmp_path: Path) -> None:
+def test_queued_work_that_starts_late_is_unknown(tmp_path: Path) -> None:
     gap = only_gap(two_kernels(gap=400, launched=20), tmp_path)
     assert gap.cause == "unknown"
     assert gap.before == "first"
@@ -61,7 +61,7 @@ def test_queued_work_behind_a_collective_is_communication(tmp_path: Path) -> Non
     assert only_gap(writer, tmp_path).cause == "communication"
 
 
-def test_a_host_that_only_issues_work_is_launch_bound(tmp_path: Path) -> None:
+def test_a_host_that_only_launches_is_launch_bound(tmp_path: Path) -> None:
     writer = two_kernels()
     writer.host("operator", "aten::add", 250, 355)
     writer.host("python", "train.py(12): training_step", 0, 700)
@@ -83,7 +83,7 @@ def test_waiting_for_the_loader(tmp_path: Path) -> None:
     assert idle.longest[0].call == LOADER
 
 
-def test_a_loader_in_another_thread_is_no_excuse(tmp_path: Path) -> None:
+def test_a_loader_in_another_thread_is_not_the_cause(tmp_path: Path) -> None:
     writer = two_kernels()
     writer.host("operator", LOADER, 150, 400, thread=99)
     assert microseconds(explain(writer, tmp_path)) == {"launch_bound": 500}
@@ -148,7 +148,7 @@ def test_the_first_launch_of_a_kernel_loads_its_code(tmp_path: Path) -> None:
     assert microseconds(explain(writer, tmp_path)) == {"capture_or_compile": 4995, "launch_bound": 95}
 
 
-def test_calling_what_was_compiled_is_no_compilation(tmp_path: Path) -> None:
+def test_calling_a_compiled_function_is_not_compilation(tmp_path: Path) -> None:
     writer = two_kernels()
     writer.host("operator", "TorchDynamo Cache Lookup", 120, 480)
     writer.host("python", "torch/_dynamo/eval_frame.py(1076): compile_wrapper", 100, 700)
@@ -156,7 +156,7 @@ def test_calling_what_was_compiled_is_no_compilation(tmp_path: Path) -> None:
     assert microseconds(explain(writer, tmp_path)) == {"launch_bound": 500}
 
 
-def test_compiling_is_compilation(tmp_path: Path) -> None:
+def test_compiling_counts_as_compilation(tmp_path: Path) -> None:
     writer = two_kernels()
     writer.host("python", "torch/_dynamo/eval_frame.py(1076): compile_wrapper", 100, 700)
     writer.host("python", "torch/_dynamo/convert_frame.py(1500): _compile", 150, 300)
@@ -164,14 +164,14 @@ def test_compiling_is_compilation(tmp_path: Path) -> None:
     assert microseconds(explain(writer, tmp_path)) == {"capture_or_compile": 350, "launch_bound": 150}
 
 
-def test_the_forward_pass_of_ddp_is_no_communication(tmp_path: Path) -> None:
+def test_the_forward_pass_of_ddp_is_not_communication(tmp_path: Path) -> None:
     writer = two_kernels()
     writer.host("annotation", "DistributedDataParallel.forward", 0, 700)
     assert microseconds(explain(writer, tmp_path)) == {"launch_bound": 500}
 
 
 @pytest.mark.parametrize("steps", [(), (0,), (0, 1, 2)])
-def test_long_calls_that_set_something_up_are_initialisation(steps: tuple[int, ...], tmp_path: Path) -> None:
+def test_long_setup_calls_are_initialisation(steps: tuple[int, ...], tmp_path: Path) -> None:
     writer = two_kernels(gap=30_000)
     for number in steps:
         writer.step(number, number * 40_000 - 20_000, 39_000)
@@ -184,7 +184,7 @@ def test_long_calls_that_set_something_up_are_initialisation(steps: tuple[int, .
     assert {("operator", "aten::conv2d"), ("call", "cudaFree")} <= {(it.role, it.name) for it in seen}
 
 
-def test_what_every_step_sets_up_is_no_initialisation(tmp_path: Path) -> None:
+def test_setup_in_every_step_is_not_initialisation(tmp_path: Path) -> None:
     writer = TraceWriter()
     for number in range(4):
         begin = number * 30_000
@@ -195,7 +195,7 @@ def test_what_every_step_sets_up_is_no_initialisation(tmp_path: Path) -> None:
 
 
 def unlinked(after: str = "second", gap: float = 140_000) -> TraceWriter:
-    """A launched kernel, a gap, and work whose launch the trace lacks, among launched work."""
+    """Write a launched kernel, a gap, and work whose launch is not in the trace."""
     it = TraceWriter()
     it.launch("first", 0, 10, 100)
     it.device("copy" if after.startswith("Memcpy") else "kernel", after, 110 + gap, 100)
@@ -233,13 +233,13 @@ def test_a_long_copy_call_is_a_blocking_copy_with_a_launch_too(tmp_path: Path) -
         ("python", "train.py(12): training_step", "unknown"),
     ],
 )
-def test_work_without_a_launch_by_what_the_host_did(kind: str, name: str, cause: str, tmp_path: Path) -> None:
+def test_work_without_a_launch_is_explained_by_the_host(kind: str, name: str, cause: str, tmp_path: Path) -> None:
     writer = unlinked(gap=1000)
     writer.host(kind, name, 150, 900)
     assert explain(writer, tmp_path).causes[0].cause == cause
 
 
-def test_work_without_a_launch_that_the_streams_order_shows_to_have_been_queued(tmp_path: Path) -> None:
+def test_work_without_a_launch_queued_by_stream_order(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.launch("first", 0, 10, 100)
     writer.device("kernel", "second", 115, 100)
@@ -256,20 +256,20 @@ def test_a_trace_without_any_launch_is_explained_by_its_host(tmp_path: Path) -> 
     assert microseconds(explain(writer, tmp_path)) == {"data_loader": 900, "unknown": 100}
 
 
-def test_a_collectives_host_part(tmp_path: Path) -> None:
+def test_the_host_part_of_a_collective(tmp_path: Path) -> None:
     writer = two_kernels()
     writer.host("annotation", "nccl:all_reduce", 200, 150)
     assert microseconds(explain(writer, tmp_path)) == {"launch_bound": 350, "communication": 150}
 
 
-def test_the_profilers_own_work(tmp_path: Path) -> None:
+def test_profiler_overhead(tmp_path: Path) -> None:
     writer = two_kernels()
     overhead = {"ph": "X", "cat": "overhead", "name": "Buffer Flush", "pid": -1, "tid": 0, "ts": 200, "dur": 260}
     writer.events.append(overhead)
     assert microseconds(explain(writer, tmp_path)) == {"profiler": 260, "launch_bound": 240}
 
 
-def test_no_moment_counts_twice(tmp_path: Path) -> None:
+def test_overlapping_causes_count_once(tmp_path: Path) -> None:
     writer = two_kernels()
     writer.host("operator", LOADER, 150, 200)
     writer.host("call", "cudaGraphInstantiate", 250, 200)
@@ -279,14 +279,14 @@ def test_no_moment_counts_twice(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_streams_are_idle_together(tmp_path: Path) -> None:
+def test_a_device_is_idle_when_all_its_streams_are(tmp_path: Path) -> None:
     writer = two_kernels()
     writer.launch("beside", 30, 90, 500, stream=9)
     idle = explain(writer, tmp_path)
     assert microseconds(idle) == {"launch_bound": 20}
 
 
-def test_old_call_stacks_give_the_very_line(tmp_path: Path) -> None:
+def test_old_call_stacks_give_the_exact_line(tmp_path: Path) -> None:
     writer = two_kernels()
     stack = "torch/functional.py(12): f;train.py(77): main;train.py(90): <module>"
     writer.host("operator", "aten::item", 20, 110, **{"Call stack": stack})
@@ -294,7 +294,7 @@ def test_old_call_stacks_give_the_very_line(tmp_path: Path) -> None:
     assert only_gap(writer, tmp_path).place == "train.py(77): main"
 
 
-def test_a_device_with_one_event_or_none_of_any_length(tmp_path: Path) -> None:
+def test_a_device_with_a_single_event_or_empty_events(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.launch("only", 0, 10, 0)
     breakdown: Breakdown = analyse(read_trace(writer.write(tmp_path / "trace.json")))

@@ -1,4 +1,4 @@
-"""Interval arithmetic against the set of all nanoseconds."""
+"""Interval arithmetic, compared with sets of all nanoseconds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def assert_well_formed(intervals: Intervals) -> None:
 
 
 @given(spans)
-def test_union_covers_what_any_span_covers(these: Spans) -> None:
+def test_union_matches_set_union(these: Spans) -> None:
     for found in (union(these), merged(sorted(these))):
         assert_well_formed(found)
         assert covered(found) == moments(these)
@@ -37,7 +37,7 @@ def test_union_covers_what_any_span_covers(these: Spans) -> None:
 
 
 @given(spans, spans)
-def test_subtraction_is_that_of_sets(one: Spans, other: Spans) -> None:
+def test_subtraction_matches_set_difference(one: Spans, other: Spans) -> None:
     rest = subtraction(union(one), union(other))
     assert_well_formed(rest)
     assert covered(rest) == moments(one) - moments(other)
@@ -61,7 +61,7 @@ def test_time_within_each_of_many_windows(these: Spans, others: Spans) -> None:
 
 
 @given(spans, spans)
-def test_spans_outside_of_a_set(these: Spans, others: Spans) -> None:
+def test_spans_outside_of_the_intervals(these: Spans, others: Spans) -> None:
     found = outside(sorted(others), union(these))
     assert set(found) <= set(others)
     assert all(moments([it]) - moments(these) for it in found if it[0] < it[1])

@@ -1,4 +1,4 @@
-"""Lanes to draw: what is in them, and what becomes of it where there is too much."""
+"""Lanes of the timeline chart: their content, and how long traces are reduced."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_nested_marks_waits_and_other_threads(tmp_path: Path) -> None:
     assert lanes["waiting for a device"].spans[0].end == 1_000_000, "cut where the steps end"
 
 
-def test_of_too_many_events_the_last_steps_are_shown_and_neighbours_drawn_as_one(tmp_path: Path) -> None:
+def test_too_many_events_are_cut_to_the_last_steps_and_merged(tmp_path: Path) -> None:
     writer = TraceWriter()
     for step in range(4):
         writer.step(step, step * 10_000, 9_990)

@@ -1,4 +1,4 @@
-"""Memory over time: the peak and what held it, steps, growth, the chart."""
+"""Memory over time: the peak and its allocations, steps, growth, the chart."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def page(*uses: MemoryOverTime, ascii_only: bool = False) -> str:
 
 
 def training() -> TraceWriter:
-    """Two steps on top of 100 MiB: forward allocates 8 and 4, backward 16 and frees the 8, the optimizer 2 for good."""
+    """Write two steps on top of 100 MiB: forward allocates 8 and 4, backward 16 and frees 8, the optimizer keeps 2."""
     writer = TraceWriter()
     for begin in writer.steps(2, 1000):
         kept = 100 + 2 * (begin // 1000)
@@ -55,7 +55,7 @@ def training() -> TraceWriter:
     return writer
 
 
-def test_the_peak_and_when_it_was(tmp_path: Path) -> None:
+def test_the_peak_and_its_time(tmp_path: Path) -> None:
     peak = one(training(), tmp_path).peak
     assert peak.allocated_bytes == 130 * MIB
     assert peak.reserved_bytes == 220 * MIB
@@ -63,7 +63,7 @@ def test_the_peak_and_when_it_was(tmp_path: Path) -> None:
     assert peak.operator == "autograd::engine::evaluate_function: AddmmBackward0"
 
 
-def test_what_was_in_use_at_the_peak(tmp_path: Path) -> None:
+def test_allocations_in_use_at_the_peak(tmp_path: Path) -> None:
     use = one(training(), tmp_path)
     assert use.held_before_bytes == 100 * MIB
     assert [(it.operator, it.phase, it.bytes // MIB, it.module, it.place) for it in use.holders] == [
@@ -102,7 +102,7 @@ def test_growth_is_the_median_of_at_least_two_differences(
     assert ("No growth: every step ended with 15 B." in page(use)) != always
 
 
-def test_a_step_without_changes_has_what_it_began_with(tmp_path: Path) -> None:
+def test_a_step_without_changes_keeps_its_memory(tmp_path: Path) -> None:
     writer = TraceWriter()
     list(writer.steps(3, 1000))
     writer.memory(1500, 20, 120)
@@ -145,7 +145,7 @@ def test_the_host_only_where_no_accelerator_reports(tmp_path: Path) -> None:
     ]
 
 
-def test_samples_are_the_most_of_each_part(tmp_path: Path) -> None:
+def test_chart_samples_are_maxima(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::empty", 0, 50)
     writer.memory(0, 10, 10)

@@ -1,4 +1,4 @@
-"""What is read of collectives' messages and of the changes of memory that allocators report."""
+"""Reading the messages of collectives and the memory changes that allocators report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_kernel_and_its_operator_share_a_message(tmp_path: Path) -> None:
     assert line.operators.message == [0]
 
 
-def test_messages_of_no_sense_are_bounded(tmp_path: Path) -> None:
+def test_invalid_messages_are_bounded(tmp_path: Path) -> None:
     odd = {"Collective name": "x" * 5000, "In msg nelems": -4, "Group size": 2**80, "dtype": "?", "flops": "many"}
     writer = TraceWriter()
     writer.host("operator", "aten::mm", 0, 50, flops=12.0)
@@ -58,7 +58,7 @@ def test_changes_of_memory_in_the_order_of_time(tmp_path: Path) -> None:
     assert line.coverage.other == (("arrows, instants, counters and names", 3),)
 
 
-def test_legacy_marks_say_only_what_changed(tmp_path: Path) -> None:
+def test_legacy_marks_hold_only_changes(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::empty", 0, 50)
     writer.memory(20, 64)
@@ -66,7 +66,7 @@ def test_legacy_marks_say_only_what_changed(tmp_path: Path) -> None:
     assert (table.change, table.allocated, table.reserved) == ([64], [MISSING], [MISSING])
 
 
-def test_marks_are_not_looked_into_unless_they_are_asked_for(tmp_path: Path) -> None:
+def test_memory_marks_are_read_only_on_request(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::empty", 0, 50)
     writer.memory(20, 64, 64)
@@ -75,7 +75,7 @@ def test_marks_are_not_looked_into_unless_they_are_asked_for(tmp_path: Path) -> 
     assert line.coverage.events == 2
 
 
-def test_a_broken_mark_costs_itself_alone(tmp_path: Path) -> None:
+def test_only_the_broken_mark_is_lost(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.memory(20, 64, 64)
     writer.memory(30, 32, 96)

@@ -1,4 +1,4 @@
-"""What is read off the names of kernels, copies and frames."""
+"""Classification of kernels, copies and frames by their names."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_copies_by_direction_and_memory(name: str, direction: str, memory: str) 
         ("void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>", False),
     ],
 )
-def test_tensor_cores_where_the_name_tells(name: str, expected: bool | None) -> None:
+def test_tensor_cores_by_the_kernels_name(name: str, expected: bool | None) -> None:
     assert uses_tensor_cores(name) is expected
 
 
@@ -89,7 +89,7 @@ def test_tensor_cores_where_the_name_tells(name: str, expected: bool | None) -> 
         ("nn.Module: Linear_0", False),
     ],
 )
-def test_whose_frame_it_is(name: str, expected: bool) -> None:
+def test_frames_are_classified_by_owner(name: str, expected: bool) -> None:
     assert is_users_frame(name) is expected
 
 
@@ -142,7 +142,7 @@ def test_loaders_by_any_name(name: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        # On every call of what was compiled before.
+        # Recorded on every call of a compiled function.
         ("torch/_dynamo/eval_frame.py(1076): compile_wrapper", False),
         ("torch/_dynamo/eval_frame.py(1423): _fn", False),
         ("TorchDynamo Cache Lookup", False),
@@ -157,7 +157,7 @@ def test_loaders_by_any_name(name: str, expected: bool) -> None:
         ("torch/_inductor/runtime/triton_heuristics.py(1200): run", False),
         ("torch/_inductor/cudagraph_trees.py(410): deferred_cudagraphify", False),
         ("compile_model.py(12): compile_fx", False),
-        # Only while something is compiled or captured.
+        # Recorded only during compilation or capture.
         ("torch/_dynamo/convert_frame.py(1500): _compile", True),
         ("torch/_inductor/compile_fx.py(788): compile_fx_inner", True),
         ("torch/_inductor/compile_fx.py(2956): bw_compiler", True),

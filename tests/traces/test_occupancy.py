@@ -45,7 +45,7 @@ def test_means_are_weighted_by_time(tmp_path: Path) -> None:
     assert rows(writer, tmp_path)["relu"].occupancy == 0.5
 
 
-def test_time_without_a_block(tmp_path: Path) -> None:
+def test_time_with_too_few_blocks(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.launch("gemm", 0, 100, 40, **launched(blocks=0.25, warps=1.0, occupancy=2))
     writer.launch("gemm", 10, 200, 60, **launched(blocks=0.5, warps=2.0, occupancy=4))
@@ -65,7 +65,7 @@ def test_time_without_a_block(tmp_path: Path) -> None:
         (64.0, 100, 1.0),
     ],
 )
-def test_an_occupancy_that_was_not_computed_is_unknown(
+def test_an_occupancy_that_kineto_did_not_compute_is_unknown(
     warps: float | None, percent: float | None, expected: float | None, tmp_path: Path
 ) -> None:
     writer = TraceWriter()
@@ -74,15 +74,15 @@ def test_an_occupancy_that_was_not_computed_is_unknown(
     assert rows(writer, tmp_path)["gemm"].occupancy == expected
 
 
-def test_kernels_without_any_of_it_and_copies_have_none(tmp_path: Path) -> None:
+def test_copies_and_kernels_without_the_fields_have_none(tmp_path: Path) -> None:
     writer = training_trace()
     writer.launch("Memset (Device)", 5000, 5010, 5, kind="memset", **launched())
     for row in rows(writer, tmp_path).values():
         assert (row.occupancy, row.blocks_per_multiprocessor, row.registers_per_thread) == (None, None, None)
 
 
-def test_figures_that_make_no_sense_are_left_out(tmp_path: Path) -> None:
-    """Kineto divides by the number of multiprocessors, which may be unknown; then ``inf`` is written."""
+def test_invalid_occupancy_figures_are_left_out(tmp_path: Path) -> None:
+    """Kineto writes ``inf`` if the number of multiprocessors is unknown."""
     writer = TraceWriter()
     writer.launch("gemm", 0, 100, 30, **launched(blocks=-3.0, warps=1e300))
     text = kineto_text(writer.events).replace(b'"registers per thread": 32', b'"registers per thread": inf')
@@ -92,7 +92,7 @@ def test_figures_that_make_no_sense_are_left_out(tmp_path: Path) -> None:
     assert row.occupancy == 0.5
 
 
-def test_a_trace_that_is_read_without_inputs_has_none_of_it(tmp_path: Path) -> None:
+def test_a_trace_read_without_inputs_has_no_occupancy(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.launch("gemm", 0, 100, 30, **launched())
     (device,) = analyse(read_trace(writer.write(tmp_path / "trace.json"))).devices
@@ -142,7 +142,9 @@ def test_too_few_blocks_are_a_cause(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kernel", "blocks"), [("reduce_kernel", 0.5), ("reduce_kernel", None), ("ncclDevKernel_AllReduce", 0.1)]
 )
-def test_enough_blocks_unknown_ones_and_collectives_are_none(kernel: str, blocks: float | None, tmp_path: Path) -> None:
+def test_enough_or_unknown_blocks_and_collectives_are_no_cause(
+    kernel: str, blocks: float | None, tmp_path: Path
+) -> None:
     assert "small-grids" not in rules(verdict(with_grid(busy_with(kernel), blocks=blocks), tmp_path))
 
 
@@ -159,7 +161,7 @@ def test_the_page_and_the_document(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (kernel["occupancy"], kernel["few_blocks_seconds"]) == (pytest.approx(0.02), pytest.approx(540e-6))
 
 
-def test_the_page_has_no_columns_for_what_was_not_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_omits_columns_of_unrecorded_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", str(training_trace().write(tmp_path / "trace.json"))]) == 0
     page = capsys.readouterr().out
     assert "occupancy" not in page

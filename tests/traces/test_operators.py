@@ -1,4 +1,4 @@
-"""Operators by name, inputs and place: own time on the host, and the kernels that each launched itself."""
+"""Operators by name, inputs and place: own host time, and the kernels that each launched directly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def table(writer: TraceWriter, folder: Path) -> dict[str, OperatorRow]:
     return found
 
 
-def test_own_time_leaves_out_what_was_called(tmp_path: Path) -> None:
+def test_own_time_excludes_called_operators(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::linear", 0, 100)
     writer.host("operator", "aten::t", 5, 10)
@@ -32,7 +32,7 @@ def test_own_time_leaves_out_what_was_called(tmp_path: Path) -> None:
     assert rows["aten::relu"].calls == 2
 
 
-def test_kernels_belong_to_the_innermost_operator_that_launched_them(tmp_path: Path) -> None:
+def test_kernels_belong_to_the_innermost_launching_operator(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::linear", 0, 100)
     writer.host("operator", "aten::addmm", 10, 50)
@@ -61,7 +61,7 @@ def test_a_kernel_without_launch_names_its_operator(tmp_path: Path) -> None:
     assert table(writer, tmp_path)["aten::mm"].device_nanoseconds == 30_000
 
 
-def test_inputs_and_places_tell_operators_apart(tmp_path: Path) -> None:
+def test_inputs_and_places_distinguish_operators(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("python", "train.py(9): main", 0, 1000)
     writer.host("python", "model.py(20): forward", 100, 300)
@@ -100,8 +100,8 @@ def test_only_what_began_within_the_steps_counts(tmp_path: Path) -> None:
     assert (row.calls, row.host_nanoseconds) == (2, 20_000)
 
 
-def test_in_how_many_steps_an_operator_was_called(tmp_path: Path) -> None:
-    """An evaluation between two steps calls its own in one of them."""
+def test_the_number_of_steps_that_call_an_operator(tmp_path: Path) -> None:
+    """Call an operator in only one step, in an evaluation between two steps."""
     writer = TraceWriter()
     for number in range(4):
         writer.step(number, 100 * number, 100)
@@ -160,7 +160,7 @@ def test_rows_are_bounded_and_the_longest_come_first(tmp_path: Path) -> None:
     assert [it.name for it in rows] == ["aten::op3", "aten::op19", "aten::op18"]
 
 
-def test_one_reading_is_enough_when_inputs_were_asked_for(tmp_path: Path) -> None:
+def test_a_trace_is_read_once_if_inputs_were_requested(tmp_path: Path) -> None:
     path = training_trace().write(tmp_path / "trace.json")
     plain, full = read_trace(path), read_trace(path, with_inputs=True)
     expected = operators(plain)
@@ -170,7 +170,7 @@ def test_one_reading_is_enough_when_inputs_were_asked_for(tmp_path: Path) -> Non
         operators(plain)
 
 
-def test_odd_identifiers_do_not_break_a_detailed_reading(tmp_path: Path) -> None:
+def test_unusual_identifiers_do_not_break_a_detailed_reading(tmp_path: Path) -> None:
     writer = training_trace()
     for number, event in enumerate(writer.events):
         event["args"]["External id"] = ["text", None, 1.5, {}][number % 4]

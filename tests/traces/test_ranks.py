@@ -1,4 +1,4 @@
-"""Several ranks side by side: who is waited for, and for how long."""
+"""Several ranks compared: which rank the others wait for, and for how long."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def rank(
     first: int = 0,
     marked: bool = True,
 ) -> Breakdown:
-    """Steps of 1000 microseconds: so much compute in each, then a collective to the end of the step, of which as much
-    is hidden behind more computing."""
+    """Write steps of 1000 microseconds: compute, then a collective to the end of the step.
+
+    ``hidden`` microseconds of the collective overlap with more compute.
+    """
     writer = TraceWriter()
     for index, length in enumerate(compute):
         begin = index * STEP
@@ -36,9 +38,9 @@ def rank(
         writer.launch("ncclDevKernel_AllReduce", begin + 5, begin + 10 + length, 980 - length, stream=20)
         if hidden:
             writer.launch("gemm", begin + 6, begin + 10 + length, hidden)
-    beside: dict[str, Any] = {} if number is None else {"distributedInfo": {"rank": number, "world_size": size}}
+    fields: dict[str, Any] = {} if number is None else {"distributedInfo": {"rank": number, "world_size": size}}
     folder.mkdir(exist_ok=True)
-    return analyse(read_trace(writer.write(folder / f"rank{number}-{first}.json", **beside)))
+    return analyse(read_trace(writer.write(folder / f"rank{number}-{first}.json", **fields)))
 
 
 def compared(*breakdowns: Breakdown) -> RankComparison:
@@ -72,20 +74,20 @@ def test_the_verdict_without_steps_is_of_the_trace(tmp_path: Path) -> None:
     assert not any("of the step" in line for it in verdict.findings for line in (it.title, *it.evidence))
 
 
-def test_waiting_that_is_hidden_behind_computing_costs_nothing(tmp_path: Path) -> None:
+def test_waiting_hidden_behind_computation_costs_nothing(tmp_path: Path) -> None:
     found = compared(rank(0, tmp_path, [500], hidden=300), rank(1, tmp_path, [800]))
     assert found.waited_for is None
     assert found.waiting_share == 0
 
 
-def test_ranks_that_take_turns_wait_for_no_one_in_particular(tmp_path: Path) -> None:
+def test_ranks_that_take_turns_have_no_straggler(tmp_path: Path) -> None:
     found = compared(rank(0, tmp_path, [500, 800]), rank(1, tmp_path, [800, 500]))
     assert found.waited_for is None
     assert [it.waiting_nanoseconds for it in found.ranks] == [300_000, 300_000]
     assert found.waiting_share == pytest.approx(0.15)
 
 
-def test_small_differences_name_no_one(tmp_path: Path) -> None:
+def test_small_differences_name_no_straggler(tmp_path: Path) -> None:
     found = compared(rank(0, tmp_path, [500, 500]), rank(1, tmp_path, [515, 515]))
     assert found.waited_for is None
     assert 0 < found.waiting_share < 0.02
@@ -97,7 +99,7 @@ def test_whole_windows_where_no_steps_are_marked(tmp_path: Path) -> None:
     assert found.ranks[0].waiting_nanoseconds == 400_000
 
 
-def test_what_cannot_be_compared(tmp_path: Path) -> None:
+def test_ranks_that_cannot_be_compared(tmp_path: Path) -> None:
     zero, one = rank(0, tmp_path, [500]), rank(1, tmp_path, [800])
     assert compare_ranks([]) is None
     assert compare_ranks([zero]) is None
@@ -112,7 +114,7 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     assert compare_ranks([zero, analyse(read_trace(path))]) is None
 
 
-def test_of_several_windows_the_one_with_most_ranks(tmp_path: Path) -> None:
+def test_the_window_with_the_most_ranks_is_used(tmp_path: Path) -> None:
     early = [rank(number, tmp_path, [500, 500]) for number in range(2)]
     late = [rank(number, tmp_path, [500 + 100 * number], first=90) for number in range(3)]
     found = compared(*early, *late)

@@ -1,4 +1,4 @@
-"""The figures of four real traces, which an exact and independent computation gave."""
+"""The figures of four real traces match an exact and independent computation."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_kernel_table(reference: dict[str, Any], selection: str) -> None:
 
 
 @pytest.mark.parametrize("reference", references(), ids=lambda it: it["file"].split(".")[0])
-def test_nothing_is_lost_and_everything_adds_up(reference: dict[str, Any]) -> None:
+def test_no_event_is_lost_and_times_add_up(reference: dict[str, Any]) -> None:
     breakdown = analyse(timeline(reference["file"]))
     seen = breakdown.coverage
     assert seen.events == reference["n_events"]
@@ -118,7 +118,7 @@ def test_nothing_is_lost_and_everything_adds_up(reference: dict[str, Any]) -> No
     [
         ("kineto_v100_resnet50_nw0.pt.trace.json.gz", "data_loader"),  # num_workers=0
         ("tracelens_h100_owlv2.json.gz", "data_loader"),
-        ("hta_v100x2_ddp_216k.json.gz", "launch_bound"),  # 3874 kernels a step
+        ("hta_v100x2_ddp_216k.json.gz", "launch_bound"),  # 3874 kernels per step
     ],
 )
 def test_the_largest_cause(file: str, cause: str) -> None:

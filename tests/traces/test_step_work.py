@@ -1,4 +1,4 @@
-"""Floating-point operations of the steps: how many, how fast, which part of the peak, and when nothing is said."""
+"""Floating-point operations of the steps: count, rate, share of the peak, and when none is reported."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def call(
 
 
 def training(*, others: int = 0, kernel: str = "gemm", dtype: str = HALF) -> TraceWriter:
-    """Two steps of 10 ms: one product of 1 ms forward, two of them backward, and so much other work of matrix units."""
+    """Write two steps of 10 ms: a product of 1 ms forward, two backward, and other work of matrix units."""
     writer = TraceWriter()
     for begin in writer.steps(2, 10_000, 10_000):
         product = sizes([1024, 512], [512, 256], dtype=dtype)
@@ -90,7 +90,7 @@ def test_legacy_nodes_of_the_backward_pass(tmp_path: Path) -> None:
     assert known(writer, tmp_path).flops == 2 * PRODUCT_FLOPS
 
 
-def test_matrix_work_of_unknown_size_makes_it_a_bound(tmp_path: Path) -> None:
+def test_matrix_work_of_unknown_size_makes_the_figure_a_bound(tmp_path: Path) -> None:
     found = known(training(others=1000), tmp_path)
     assert found.is_lower_bound
     assert found.known_matrix_share == pytest.approx(0.75)
@@ -99,7 +99,7 @@ def test_matrix_work_of_unknown_size_makes_it_a_bound(tmp_path: Path) -> None:
     assert "known for 75 % of the time of matrix kernels" in page
 
 
-def test_no_figure_where_too_little_is_known(tmp_path: Path) -> None:
+def test_no_figure_if_too_little_is_known(tmp_path: Path) -> None:
     assert work(training(others=4000), tmp_path) is None
     writer = TraceWriter()
     call(writer, "aten::mm", 0, 100)
@@ -107,7 +107,7 @@ def test_no_figure_where_too_little_is_known(tmp_path: Path) -> None:
     assert list(work_lines(None, Paper())) == []
 
 
-def test_elementwise_kernels_have_no_operations_to_be_known(tmp_path: Path) -> None:
+def test_elementwise_kernels_count_no_operations(tmp_path: Path) -> None:
     writer = training()
     for begin in (0, 10_000):
         call(writer, "aten::gelu", begin + 6000, 3000, kernel="vectorized_elementwise_kernel")
@@ -125,7 +125,7 @@ def test_a_device_without_a_published_peak(tmp_path: Path) -> None:
 
 
 def test_more_than_the_published_peak_has_no_share(tmp_path: Path) -> None:
-    """The trace names another device than it ran on, or a rate is wrong."""
+    """The trace names the wrong device, or a published rate is wrong."""
     writer = TraceWriter()
     call(writer, "aten::mm", 0, 100, **sizes([8192, 8192], [8192, 8192]))
     found = known(writer, tmp_path)
@@ -142,7 +142,7 @@ def test_float32_that_may_be_tf32_has_no_share(tmp_path: Path) -> None:
     assert share == pytest.approx(3 * PRODUCT_FLOPS / STEP_SECONDS / 19.5e12)
 
 
-def test_types_are_held_against_their_own_peaks(tmp_path: Path) -> None:
+def test_types_are_compared_with_their_own_peaks(tmp_path: Path) -> None:
     writer = training()
     for begin in (0, 10_000):
         call(writer, "aten::mm", begin + 7000, 1000, **sizes([1024, 512], [512, 256], dtype="float"))
@@ -162,7 +162,7 @@ def test_a_convolution_by_its_backward_call(tmp_path: Path) -> None:
 
 
 def test_operations_that_the_profiler_counted(tmp_path: Path) -> None:
-    """Where it wrote them, it did so at the convolution that calls the one that launches kernels."""
+    """The profiler writes them at the outer convolution, which calls the one that launches kernels."""
     image, weight = [8, 16, 32, 32], [64, 16, 3, 3]
     writer = TraceWriter()
     writer.host("operator", "aten::conv2d", 0, 50, **sizes(image, weight), flops=5_000_000)
@@ -171,8 +171,8 @@ def test_operations_that_the_profiler_counted(tmp_path: Path) -> None:
     assert known(writer, tmp_path).flops == 5_000_007
 
 
-def test_counted_operations_are_not_those_of_a_convolution_of_unknown_size(tmp_path: Path) -> None:
-    """One image without a batch, of which the shapes do not show what the inner operator computes."""
+def test_counted_operations_of_a_convolution_of_unknown_size(tmp_path: Path) -> None:
+    """For one image without a batch, shapes do not show what the inner operator computes."""
     image, weight = [16, 32, 32], [64, 16, 3, 3]
     writer = TraceWriter()
     writer.host("operator", "aten::conv2d", 0, 5, **sizes(image, weight), flops=5_000_000)
@@ -202,7 +202,7 @@ def test_a_convolution_by_its_arguments(tmp_path: Path, name: str, concrete: lis
     [["", "", ""], ["", "", "", "same", "[1, 1]", "[1, 1]"], ["", "", "", "[0, 0]", "[1, 1]", "[1, 1]"], 5,
      ["", "", "", "[1]", "[1, 1]", "[1, 1]"], ["", "", "", "[1, 1]", "[0, 0]", "[99, 99]"]],
 )  # fmt: skip
-def test_arguments_that_do_not_say_it(tmp_path: Path, concrete: Any) -> None:
+def test_convolution_arguments_without_sizes(tmp_path: Path, concrete: Any) -> None:
     image, weight = [8, 16, 32, 32], [64, 16, 3, 3]
     writer = TraceWriter()
     writer.host("operator", "aten::conv2d", 0, 50, **sizes(image, weight), **{"Concrete Inputs": concrete})
@@ -220,14 +220,14 @@ def test_attention_counts_once(tmp_path: Path) -> None:
     assert known(writer, tmp_path).flops == 2 * (2 * 2 * 4 * 128 * 128 * 64)
 
 
-def test_attention_whose_inner_operator_is_not_recorded(tmp_path: Path) -> None:
+def test_attention_without_its_inner_operator(tmp_path: Path) -> None:
     outer = [2, 4, 128, 64]
     writer = TraceWriter()
     call(writer, "aten::_scaled_dot_product_flash_attention", 0, 100, kernel="flash_fwd", **sizes(outer, outer, outer))
     assert known(writer, tmp_path).flops == 2 * (2 * 2 * 4 * 128 * 128 * 64)
 
 
-def test_without_steps_it_is_of_the_whole_trace(tmp_path: Path) -> None:
+def test_without_steps_the_whole_trace_counts(tmp_path: Path) -> None:
     writer = TraceWriter()
     call(writer, "aten::mm", 0, 1000, **PRODUCT)
     found = known(writer, tmp_path)

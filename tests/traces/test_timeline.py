@@ -1,4 +1,4 @@
-"""What a timeline answers, against what a look at every event gives; and that what it holds is bounded."""
+"""Queries of a timeline, compared with a search of every event, and its bounded memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def host(these: list[tuple[int, int, int]]) -> HostEvents:
 
 
 @given(events, st.integers(-10, 900), st.integers(0, 1))
-def test_what_encloses_a_moment(these: list[tuple[int, int, int]], moment: int, thread: int) -> None:
+def test_events_that_enclose_a_time(these: list[tuple[int, int, int]], moment: int, thread: int) -> None:
     table = host(these)
     found = table.around(moment, thread)
     spans = [(table.start[it], -table.end[it], it) for it in found]
@@ -39,7 +39,7 @@ def test_what_encloses_a_moment(these: list[tuple[int, int, int]], moment: int, 
 
 
 @given(events, st.integers(-10, 900), st.integers(0, 200))
-def test_what_lies_in_a_window(these: list[tuple[int, int, int]], start: int, length: int) -> None:
+def test_events_within_a_window(these: list[tuple[int, int, int]], start: int, length: int) -> None:
     table = host(these)
     end = start + length
     expected = [it for it in range(len(table)) if table.start[it] < end and table.end[it] > start]
@@ -68,7 +68,7 @@ def test_texts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(texts) < 6
 
 
-def test_threads_are_told_apart_by_process_and_cut() -> None:
+def test_threads_are_distinguished_by_process_and_cut() -> None:
     threads = Threads()
     one, other = threads.of_process(1), threads.of_process(2)
     assert [one[7], one["7"], other[7], threads.of_process("1")[7]] == [0, 0, 1, 0]
@@ -105,7 +105,7 @@ def test_marks_are_counted(tmp_path: Path) -> None:
     assert seen.other_events == 5
 
 
-def test_of_python_functions_only_the_useful_are_kept_and_all_are_counted(tmp_path: Path) -> None:
+def test_only_useful_python_functions_are_kept_but_all_counted(tmp_path: Path) -> None:
     writer = TraceWriter()
     loader = "torch/utils/data/dataloader.py(708): __next__"
     kept = ["train.py(3): main", loader, "torch/_inductor/compile_fx.py(5): compile_fx"]

@@ -1,4 +1,4 @@
-"""Every trace ends with its causes in the order of what they cost, each with evidence and a remedy."""
+"""Every trace's causes are ordered by cost, each with evidence and a remedy."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ REAL = {
     "hta_alexnet_cudasync.json.gz": ["first-use", "compilation"],
     # 33 % launching, 21 % all-reduce, 23 % in volta_sgemm.
     "hta_v100x2_ddp_216k.json.gz": ["launch-bound", "exposed-communication", "slow-matmul-precision"],
-    # 28 % in the loader; float32 convolutions of a V100 take 38 %, of which the part that float16 saves is a bound.
+    # 28 % in the loader; float32 convolutions of a V100 take 38 %, of which the saving by float16 is a bound.
     "kineto_v100_resnet50_nw0.pt.trace.json.gz": ["loader-bound", "slow-matmul-precision", "launch-bound"],
     # Besides the loader, softmax over 5185 x 5185 scores and its two products.
     "tracelens_h100_owlv2.json.gz": ["loader-bound", "eager-attention"],
 }
 
 
-def verdict(writer: TraceWriter, folder: Path, **beside: Any) -> TraceVerdict:
-    timeline = read_trace(writer.write(folder / "trace.json", **beside), with_inputs=True)
+def verdict(writer: TraceWriter, folder: Path, **fields: Any) -> TraceVerdict:
+    timeline = read_trace(writer.write(folder / "trace.json", **fields), with_inputs=True)
     return verdict_of(analyse(timeline), operators(timeline))
 
 
@@ -62,7 +62,7 @@ def device(name: str, capability: tuple[int, int]) -> list[dict[str, Any]]:
 
 
 def busy_with(kernel: str, **operator: Any) -> TraceWriter:
-    """A device that is busy 98 % of the time with one kernel, launched far ahead."""
+    """Write a device that is busy 98 % of the time with one kernel, launched far ahead."""
     it = TraceWriter(origin=2000)
     for step in range(3):
         it.step(step, step * 10_000 - 1000, 9_990)
@@ -76,7 +76,7 @@ def busy_with(kernel: str, **operator: Any) -> TraceWriter:
 
 @pytest.mark.skipif(not SHARED.exists(), reason=f"the reference traces are not at {SHARED}")
 @pytest.mark.parametrize("file", REAL)
-def test_a_real_trace_names_its_experts_causes(file: str) -> None:
+def test_a_real_trace_has_the_causes_that_the_expert_found(file: str) -> None:
     timeline = read_trace(SHARED / file, with_inputs=True)
     found = verdict_of(analyse(timeline), operators(timeline))
     assert rules(found)[: len(REAL[file])] == REAL[file]
@@ -84,7 +84,7 @@ def test_a_real_trace_names_its_experts_causes(file: str) -> None:
 
 
 @pytest.mark.parametrize("make", CONSTRUCTED, ids=lambda it: it.__name__)
-def test_the_main_cause_agrees_with_the_conclusion_and_has_a_remedy(
+def test_the_main_cause_matches_the_conclusion_and_has_a_remedy(
     make: Callable[[], TraceWriter], tmp_path: Path
 ) -> None:
     found = verdict(make(), tmp_path)
@@ -96,7 +96,7 @@ def test_the_main_cause_agrees_with_the_conclusion_and_has_a_remedy(
     assert 0.25 < first.share.value <= 1
 
 
-def test_float32_on_a_busy_v100_is_told_about_mixed_precision_and_not_its_idle_time(tmp_path: Path) -> None:
+def test_float32_on_a_busy_v100_gets_advice_on_mixed_precision(tmp_path: Path) -> None:
     found = verdict(in_float32(), tmp_path, deviceProperties=device("Tesla V100-SXM2-32GB", (7, 0)))
     assert rules(found) == ["slow-matmul-precision"]
     (it,) = found.findings
@@ -115,17 +115,17 @@ def test_devices_with_tf32_may_keep_float32(tmp_path: Path) -> None:
     assert "set_float32_matmul_precision" in precision(found).remedy
 
 
-def test_a_device_without_published_rates_has_the_whole_time_as_its_bound(tmp_path: Path) -> None:
+def test_a_device_without_published_rates_has_a_trivial_bound(tmp_path: Path) -> None:
     found = verdict(busy_with("turing_sgemm_128x64_tn"), tmp_path, deviceProperties=device("Some GPU", (7, 5)))
     assert precision(found).share.value == pytest.approx(0.98, abs=0.01)
 
 
-def test_recorded_types_tell_what_a_kernels_name_does_not(tmp_path: Path) -> None:
+def test_recorded_types_add_to_a_kernels_name(tmp_path: Path) -> None:
     inputs = {"Input Dims": [[512, 512], [512, 512]], "Input type": ["float", "float"]}
     volta = device("Tesla V100-PCIE-16GB", (7, 0))
     found = verdict(busy_with("gemm_of_a_library", **inputs), tmp_path, deviceProperties=volta)
     assert any("aten::mm [512x512, 512x512]" in line for line in precision(found).evidence)
-    # On a device with TensorFloat-32 such inputs may be multiplied in it.
+    # A device with TensorFloat-32 may multiply such inputs in it.
     ampere = device("NVIDIA A100-SXM4-40GB", (8, 0))
     found = verdict(busy_with("gemm_of_a_library", **inputs), tmp_path, deviceProperties=ampere)
     assert "slow-matmul-precision" not in rules(found)
@@ -141,7 +141,7 @@ def test_recorded_types_tell_what_a_kernels_name_does_not(tmp_path: Path) -> Non
         ("cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", "Tesla V100-SXM2-32GB", (7, 0)),
     ],
 )
-def test_nothing_is_said_of_precision_where_it_would_not_help(
+def test_precision_is_not_advised_where_it_would_not_help(
     kernel: str, name: str, capability: tuple[int, int], tmp_path: Path
 ) -> None:
     found = verdict(busy_with(kernel), tmp_path, deviceProperties=device(name, capability))
@@ -155,12 +155,12 @@ def test_elementwise_kernels_are_a_cause_unless_they_are_fused(tmp_path: Path) -
     assert "unfused-kernels" not in rules(verdict(busy_with("triton_poi_fused_add_0"), tmp_path))
 
 
-def test_a_loader_without_workers_is_told_to_take_some(tmp_path: Path) -> None:
+def test_a_loader_without_workers_gets_advice_to_use_some(tmp_path: Path) -> None:
     writer = next(make for make, limit in CONSTRUCTED.items() if limit == "data_loader")()
     assert "no workers" in verdict(writer, tmp_path).findings[0].remedy
 
 
-def test_shares_are_called_those_of_the_trace_where_it_marks_no_steps(tmp_path: Path) -> None:
+def test_without_marked_steps_shares_are_of_the_trace(tmp_path: Path) -> None:
     writer = many_small_kernels()
     writer.events = [it for it in writer.events if not it["name"].startswith("ProfilerStep")]
     found = verdict(writer, tmp_path)
@@ -168,7 +168,7 @@ def test_shares_are_called_those_of_the_trace_where_it_marks_no_steps(tmp_path: 
     assert not [line for it in found.findings for line in (it.title, *it.evidence) if "of the step" in line]
 
 
-def test_a_trace_that_cannot_be_trusted_is_recorded_again(tmp_path: Path) -> None:
+def test_an_unreliable_trace_should_be_recorded_again(tmp_path: Path) -> None:
     writer = many_small_kernels()
     writer.host("call", "cudaGraphLaunch", 900, 10, correlation=9_000)
     found = verdict(writer, tmp_path)
@@ -194,14 +194,14 @@ def test_a_trace_of_the_host_alone(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "num_workers" in shown
 
 
-def test_operators_alone_without_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_host_trace_without_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::conv2d", 0, 100)
     assert main(["trace", str(writer.write(tmp_path / "trace.json"))]) == 0
     assert "aten::conv2d, takes 100 % of their time." in capsys.readouterr().out
 
 
-def test_ranks_of_one_run_name_the_one_that_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ranks_of_one_run_name_the_straggler(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for rank, compute in enumerate((500, 800)):
         writer = TraceWriter()
         for begin in writer.steps(4, 1000):
@@ -236,7 +236,7 @@ FLOPS_PER_SECOND = 2 * 1024 * 512 * 256 / 980e-6
         ("NVIDIA A10G", "c10::BFloat16", None),
     ],
 )
-def test_products_are_held_against_the_published_peak(
+def test_products_are_compared_with_the_published_peak(
     name: str, dtype: str, peak: float | None, tmp_path: Path
 ) -> None:
     writer = busy_with("gemm", **PRODUCT, **{"Input type": [dtype, dtype]})
@@ -252,14 +252,14 @@ def test_float32_inputs_that_may_run_in_tf32_have_no_peak(tmp_path: Path) -> Non
     assert product.peak_share is None
 
 
-def test_products_without_sizes_or_of_sizes_that_do_not_fit_are_left_out(tmp_path: Path) -> None:
+def test_products_without_consistent_sizes_are_left_out(tmp_path: Path) -> None:
     types = {"Input type": ["float", "float"]}
     assert not verdict(busy_with("gemm", **types), tmp_path).products
     assert not verdict(busy_with("gemm", **{"Input Dims": [[8, 0], [0, 8]]}, **types), tmp_path).products
     assert not verdict(busy_with("gemm", **{"Input Dims": [[8, 4], [5, 8]]}, **types), tmp_path).products
 
 
-def test_the_products_stand_before_the_causes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_products_are_listed_before_the_causes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = busy_with("gemm", **PRODUCT, **{"Input type": ["c10::Half", "c10::Half"]})
     path = writer.write(tmp_path / "trace.json", deviceProperties=device("Tesla V100-SXM2-32GB", (7, 0)))
     assert main(["trace", str(path)]) == 0
@@ -281,7 +281,7 @@ def test_lines_fit_the_terminal(width: int, tmp_path: Path) -> None:
     assert all(it.isascii() and it == it.rstrip() for it in lines)
 
 
-def test_names_of_kernels_cannot_take_over_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_kernel_names_are_removed(tmp_path: Path) -> None:
     evil = "volta_sgemm\x1b[2J\u202e\n[red]x[/red]"
     found = verdict(busy_with(evil, **PRODUCT, **{"Input type": ["float", "float"]}), tmp_path)
     page = "\n".join(verdict_lines([found], Paper(120)))
@@ -290,7 +290,7 @@ def test_names_of_kernels_cannot_take_over_the_terminal(tmp_path: Path) -> None:
     assert "\u202e" not in page
 
 
-def test_of_several_devices_the_busiest_is_judged_and_named(tmp_path: Path) -> None:
+def test_the_busiest_of_several_devices_is_judged_and_named(tmp_path: Path) -> None:
     writer = busy_with("volta_sgemm_128x64_nn")
     writer.launch("gemm", 100, 110, 50, device=1, stream=9)
     found = verdict(writer, tmp_path)

@@ -1,4 +1,4 @@
-"""Small traces in every dialect, written as the profilers write them."""
+"""Write small traces in every dialect, as the profilers do."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class TraceWriter:
         self, name: str, launched: float, start: float, length: float, *, kind: str = "kernel",
         call: str = "LaunchKernel", call_length: float = 5, thread: int | str = MAIN_THREAD, **where: Any,
     ) -> None:  # fmt: skip
-        """One event of a device with the host call that issued it."""
+        """Add a device event with the host call that launched it."""
         self.correlation += 1
         self.host("call", self.calls + call, launched, call_length, thread=thread, correlation=self.correlation)
         self.device(kind, name, start, length, correlation=self.correlation, **where)
 
     def instant(self, name: str, moment: float, *, thread: int | str = MAIN_THREAD, **args: Any) -> None:
-        """A mark without a duration."""
+        """Add a mark without a duration."""
         self.events.append(
             {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": name, "pid": HOST_PROCESS, "tid": thread,
              "ts": self.origin + moment, "args": args}
@@ -69,7 +69,7 @@ class TraceWriter:
         self, moment: float, change: int, allocated: int | None = None, *, reserved: int = 0, address: int | None = 1,
         device: int = 0, device_type: int = 1, thread: int | str = MAIN_THREAD,
     ) -> None:  # fmt: skip
-        """A change of memory; without ``allocated`` as old profilers wrote it."""
+        """Add a change of memory; without ``allocated`` as old profilers wrote it."""
         args = {"Device Type": device_type, "Device Id": device, "Bytes": change}
         if allocated is not None:
             args |= {"Total Allocated": allocated, "Total Reserved": reserved}
@@ -80,22 +80,22 @@ class TraceWriter:
         self.host("annotation", f"ProfilerStep#{number}", start, length)
 
     def steps(self, number: int, every: int, length: int | None = None) -> Iterator[int]:
-        """The starts of so many steps, each marked up to 10 us before the next one, or for ``length``."""
+        """Yield the starts of this many steps, each marked until 10 us before the next, or for ``length``."""
         for step in range(number):
             self.step(step, step * every, every - 10 if length is None else length)
             yield step * every
 
-    def document(self, **beside: Any) -> dict[str, Any]:
-        return {"schemaVersion": 1, **beside, "traceEvents": self.events}
+    def document(self, **fields: Any) -> dict[str, Any]:
+        return {"schemaVersion": 1, **fields, "traceEvents": self.events}
 
-    def write(self, path: Path, **beside: Any) -> Path:
-        """Written like Kineto does, one field group a line; compressed where the name says so."""
-        return write_text(path, kineto_text(self.events, **beside))
+    def write(self, path: Path, **fields: Any) -> Path:
+        """Write the trace like Kineto, one field group per line; compressed if the suffix says so."""
+        return write_text(path, kineto_text(self.events, **fields))
 
 
-def kineto_text(events: Iterable[dict[str, Any]], **beside: Any) -> bytes:
-    """A document laid out as Kineto lays it out."""
-    head = "".join(f'  "{name}": {json.dumps(value)},\n' for name, value in {"schemaVersion": 1, **beside}.items())
+def kineto_text(events: Iterable[dict[str, Any]], **fields: Any) -> bytes:
+    """Lay out a document as Kineto does."""
+    head = "".join(f'  "{name}": {json.dumps(value)},\n' for name, value in {"schemaVersion": 1, **fields}.items())
     body = ",\n  ".join("{\n    " + json.dumps(it)[1:-1] + "\n  }" for it in events)
     return f'\n{{\n{head}  "traceEvents": [\n  {body}\n  ],\n  "traceName": "small.json"\n}}\n'.encode()
 
@@ -106,7 +106,7 @@ def write_text(path: Path, text: bytes) -> Path:
 
 
 def training_trace(writer: TraceWriter | None = None, steps: int = 3, kernels: int = 5) -> TraceWriter:
-    """Steps of 1000 microseconds: the loader takes 300, an upload, then kernels of 60 that are launched ahead."""
+    """Write steps of 1000 microseconds: 300 in the loader, an upload, then kernels of 60 launched ahead."""
     it = writer or TraceWriter()
     for number in range(steps):
         begin = number * 1000

@@ -1,6 +1,7 @@
-"""What a trainer looks like from outside: speaks the protocol in plain sockets, trains nothing, and fails as told.
+"""A fake trainer: speaks the protocol in plain sockets, trains nothing, and fails on request.
 
-Keeps a diary of monotonic times (which all processes share) in its run directory, so that a test can tell who ran when.
+Keeps a diary of monotonic times (which all processes share) in its run directory, so that a test can determine which
+ran when.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ def options() -> argparse.Namespace:
     parser.add_argument("--fail-at", type=int, default=-1, help="the step, from 0, before which --fail happens")
     parser.add_argument("--fail", default="raise")
     parser.add_argument("--beat", action="store_true", help="a thread and a worker process write their times")
-    parser.add_argument("--ranks", type=int, default=0, help="be a launcher of so many trainers")
-    parser.add_argument("--deserter", action="store_true", help="leave a worker behind in a session of its own")
-    parser.add_argument("--deaf", action="store_true", help="take no notice of End")
+    parser.add_argument("--ranks", type=int, default=0, help="launch this many trainers")
+    parser.add_argument("--deserter", action="store_true", help="leave a worker running in its own session")
+    parser.add_argument("--deaf", action="store_true", help="ignore End")
     parser.add_argument("--alone", default="", help="run out of memory when another of this name is alive")
-    parser.add_argument("--on-device", action="store_true", help="wait to be let go on before the first step")
-    parser.add_argument("--retry-every", type=int, default=0, help="blocks, in one of which the allocator tries again")
+    parser.add_argument("--on-device", action="store_true", help="wait for permission before the first step")
+    parser.add_argument("--retry-every", type=int, default=0, help="blocks, one of which has an allocator retry")
     parser.add_argument(
-        "--refused", default="CUDA out of memory. Tried to allocate 2.00 GiB.", help="what it says then"
+        "--refused", default="CUDA out of memory. Tried to allocate 2.00 GiB.", help="its out-of-memory message"
     )
     parser.add_argument("--print", default="")
     parser.add_argument("--allocate", type=int, default=0)
@@ -58,7 +59,7 @@ def beat(kind: str) -> None:
 
 
 class Line:
-    """The child's end of the conversation."""
+    """The child's end of the channel."""
 
     def __init__(self) -> None:
         address = os.environ["HOTLAP_SOCKET"]
@@ -201,8 +202,8 @@ def misbehave_in_print(what: str) -> None:
     sys.stdout.flush()
 
 
-def insist_on_being_alone(name: str, refused: str) -> socket.socket:
-    """Arms share no files, but abstract sockets as they share the network: one that lives on holds the name."""
+def fail_unless_alone(name: str, refused: str) -> socket.socket:
+    """Fail while another arm lives: it holds the abstract socket of this name, as arms share the network."""
     held = socket.socket(socket.AF_UNIX)
     try:
         held.bind(f"\0hotlap-test-{name}")
@@ -218,7 +219,7 @@ def main() -> int:
     if chosen.ranks:
         return launch_ranks(chosen.ranks)
     if chosen.alone:
-        held = insist_on_being_alone(chosen.alone, chosen.refused)  # noqa: F841 (until the process ends)
+        held = fail_unless_alone(chosen.alone, chosen.refused)  # noqa: F841 (until the process ends)
     if chosen.deserter:
         code = "import os, time; os.fork() and os._exit(0); time.sleep(1000)"
         subprocess.run([sys.executable, "-c", code], start_new_session=True, check=True)

@@ -1,4 +1,4 @@
-"""What makes a launch run at another batch size, on the largest samples, and end before memory does."""
+"""Launches at another batch size, on the largest samples, that end before memory is exhausted."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def launch(tmp_path: Path) -> Launch:
     return run
 
 
-def test_the_training_loader_gets_the_size_and_others_keep_theirs(launch: Launch) -> None:
+def test_only_the_training_loader_gets_the_batch_size(launch: Launch) -> None:
     plain, _ = launch()
     site = plain.facts.loaders[0].site
     assert site is not None and set(plain.steps.samples) == {4}
@@ -82,21 +82,21 @@ def test_the_training_loader_gets_the_size_and_others_keep_theirs(launch: Launch
     assert "other 4" in output
 
 
-def test_memory_in_use_at_the_end_of_each_step_shows_what_steps_leave_behind(launch: Launch) -> None:
+def test_memory_at_the_end_of_each_step_shows_growth(launch: Launch) -> None:
     keeps = SCRIPT.replace("    optimizer.step()", "    optimizer.step()\n        kept.append(torch.zeros(1 << 18))")
     run, _ = launch(WatchMemory(), script="kept = []\n" + keeps, steps=20)
     rows = run.step_end_bytes
     assert len(rows) == len(run.steps.wall_seconds) and settled_growth(rows) == pytest.approx(1 << 20, rel=0.1)
 
 
-def test_the_largest_samples_come_as_one_of_the_first_batches(launch: Launch) -> None:
+def test_the_largest_samples_are_in_an_early_batch(launch: Launch) -> None:
     run, output = launch(ResizeBatches(own=4, size=8), LargestSamples())
     shapes = [it for it in output.splitlines() if it.startswith("shape")]
     assert "shape (8, 300)" in shapes and shapes.count("shape (8, 4)") >= 5
     assert set(run.steps.samples) == {8}
 
 
-def test_samples_of_one_size_are_left_as_they_come(launch: Launch) -> None:
+def test_samples_of_one_size_keep_their_order(launch: Launch) -> None:
     _, output = launch(LargestSamples(), script=SCRIPT.replace("300 if index == 377 else 4", "4"))
     assert {it for it in output.splitlines() if it.startswith("shape")} == {"shape (4, 4)"}
 
@@ -112,15 +112,15 @@ net = Net(2, 1)""",
 )
 
 
-def test_a_script_that_catches_the_error_is_out_of_memory_all_the_same(launch: Launch) -> None:
+def test_out_of_memory_is_detected_if_the_script_catches_it(launch: Launch) -> None:
     fits, _ = launch(ResizeBatches(own=4, size=8), WatchFailedPasses(), script=CATCHES)
     assert isinstance(fits.ending, Stopped), fits.ending
     run, _ = launch(ResizeBatches(own=4, size=16), WatchFailedPasses(), script=CATCHES)
     assert isinstance(run.ending, OutOfMemory) and "catches the error itself" in run.ending.error
 
 
-def test_a_launch_ends_while_memory_is_left(launch: Launch) -> None:
-    """With a headroom that no machine has free, at once; with hardly any, not at all."""
+def test_a_launch_ends_at_the_memory_headroom(launch: Launch) -> None:
+    """End at once with an impossible headroom, and not at all with a tiny one."""
     run, _ = launch(GuardMemory(headroom=0.9999), steps=1000)
     assert isinstance(run.ending, OutOfMemory) and "must stay free" in run.ending.error
     free, _ = launch(GuardMemory(headroom=0.0001))

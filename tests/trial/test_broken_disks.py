@@ -1,4 +1,4 @@
-"""Disks that fail a run in every stage of it: hotlap ends with a sentence, and the script never runs unprotected."""
+"""Disks that fail at any stage of a run: hotlap ends with one sentence, and the script never runs unprotected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def launched(place: Path, mode: str, *faults: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("mode", ["namespaces", "fence"])
 @pytest.mark.parametrize("faults", [INODES, PAGES, ("read-only", "no-layers")], ids=["inodes", "space", "others"])
-def test_a_broken_disk_never_costs_the_user_a_file(tmp_path: Path, mode: str, faults: tuple[str, ...]) -> None:
+def test_a_broken_disk_never_harms_the_users_files(tmp_path: Path, mode: str, faults: tuple[str, ...]) -> None:
     found = launched(tmp_path, mode, *faults)
     if any("isolated on this machine" in it["said"] for it in found):
         pytest.skip(f"there is no way of isolating by {mode} here: {found[0]['said']}")
@@ -42,7 +42,7 @@ def test_a_broken_disk_never_costs_the_user_a_file(tmp_path: Path, mode: str, fa
     assert found[-1]["ending"] == "Completed"
 
 
-def test_a_run_that_writes_more_than_there_is_room_for_is_ended(tmp_path: Path) -> None:
+def test_a_run_that_would_fill_the_disk_is_ended(tmp_path: Path) -> None:
     (found,) = launched(tmp_path, "namespaces", "small:200")
     if "isolated on this machine" in found["said"]:
         pytest.skip(found["said"])

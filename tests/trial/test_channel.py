@@ -1,4 +1,4 @@
-"""What arrives on the line: in any pieces, from anyone."""
+"""Messages on the channel, split anywhere and from any process."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def encode(*messages: Hello | BlockDone | Report) -> bytes:
 
 
 @given(st.lists(st.integers(0, 400), max_size=6))
-def test_messages_arrive_whole_however_they_are_cut(cuts: list[int]) -> None:
+def test_messages_split_anywhere_arrive_whole(cuts: list[int]) -> None:
     raw = encode(HELLO, DONE, REPORT)
     places = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
     near, far = socket.socketpair()
@@ -72,7 +72,7 @@ def test_messages_arrive_whole_however_they_are_cut(cuts: list[int]) -> None:
 
 
 @given(st.binary(min_size=1, max_size=300))
-def test_nonsense_is_cut_off_and_nothing_else_happens(raw: bytes) -> None:
+def test_an_invalid_message_closes_the_connection(raw: bytes) -> None:
     near, far = socket.socketpair()
     with near, far:
         connection = Connection(near)
@@ -83,7 +83,7 @@ def test_nonsense_is_cut_off_and_nothing_else_happens(raw: bytes) -> None:
         assert connection.trouble
 
 
-def test_an_endless_message_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_message_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "LONGEST_MESSAGE_BYTES", 1000)
     near, far = socket.socketpair()
     with near, far:
@@ -95,20 +95,20 @@ def test_an_endless_message_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "too long" in connection.trouble
 
 
-def test_last_words_are_heard_after_the_caller_has_gone() -> None:
+def test_a_report_is_read_after_the_sender_disconnected() -> None:
     with listening() as (opened, path):
         with calling(path) as caller:
             caller.sendall(encode(HELLO))
             take_in(opened)
             caller.sendall(encode(REPORT))
-        opened.connections[0].send(End())  # nobody reads this any more
+        opened.connections[0].send(End())  # the child has disconnected and never reads it
         take_in(opened)
         assert opened.connections[0].report == REPORT
         assert opened.connections[0].closed
         assert not opened.open
 
 
-def test_who_comes_late_is_told_what_the_others_were_told() -> None:
+def test_a_trainer_that_connects_late_gets_the_same_orders() -> None:
     with listening() as (opened, path), calling(path) as first, calling(path) as second:
         trainers = Trainers(opened)
         first.sendall(encode(Hello(process=1, rank=1)))
@@ -130,7 +130,7 @@ def test_who_comes_late_is_told_what_the_others_were_told() -> None:
         assert trainers.block() == (Block(steps=2, samples=16, wall_seconds=0.75), 3)
 
 
-def test_a_crew_is_complete_when_all_that_were_announced_are_there() -> None:
+def test_trainers_are_complete_once_all_announced_have_connected() -> None:
     with listening() as (opened, path), calling(path) as first, calling(path) as second:
         trainers = Trainers(opened)
         for rank, caller in enumerate((first, second)):

@@ -1,4 +1,4 @@
-"""No child outlives its owner: not an interrupted one, not one that ends, not one that is killed."""
+"""No child outlives its owner, whether the owner is interrupted, ends or is killed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ except KeyboardInterrupt:
 
 @pytest.fixture
 def two_arms(assign: Assign) -> tuple[Assignment, Assignment]:
-    """With workers and with processes that left the session."""
+    """Make two arms with workers and with processes that left the session."""
     arms = assign("--beat", "--deserter"), assign("--beat", "--ranks", 2)
     return arms
 
@@ -60,7 +60,7 @@ def is_frozen(process: psutil.Process) -> bool:
 def owner_at_work(
     arms: tuple[Assignment, ...], place: Path, living_below: LivingBelow, wait_until: WaitUntil
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process that has its arms take turns; the block is entered when one of them is frozen."""
+    """Start another process whose arms take turns; yield once one of them is frozen."""
     (place / "request.json").write_bytes(msgspec.json.encode(TurnRequest(arms=arms, rounds=10_000, block_steps=1)))
     path = os.pathsep.join(sys.path)
     command = [sys.executable, "-c", OWNER, str(place)]
@@ -74,7 +74,7 @@ def owner_at_work(
             owner.kill()
 
 
-def test_killing_the_owner_kills_everything(
+def test_killing_the_owner_kills_all_its_processes(
     executor: LocalExecutor,
     two_arms: tuple[Assignment, ...],
     tmp_path: Path,
@@ -90,7 +90,7 @@ def test_killing_the_owner_kills_everything(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_owner_leaves_nothing(
+def test_an_interrupted_owner_leaves_no_processes(
     executor: LocalExecutor,
     two_arms: tuple[Assignment, ...],
     tmp_path: Path,
@@ -102,7 +102,7 @@ def test_an_interrupted_owner_leaves_nothing(
         owner.send_signal(number)
         printed, _ = owner.communicate(timeout=120)
         if number == signal.SIGINT:
-            # When the exception reached the caller, all was gone already.
+            # All processes had ended before the exception reached the caller.
             assert (printed, owner.returncode) == (b"interrupted\n", 7)
             assert not living_below(tmp_path)
 
@@ -121,19 +121,19 @@ def test_interruption_during_the_start_up(executor: LocalExecutor, assign: Assig
         signal.signal(signal.SIGALRM, previous)
 
 
-# -- modules of our own ---------------------------------------------------------------------------
+# -- running our own modules ---------------------------------------------------------------------------
 
 
 def test_run_module_returns_what_was_printed() -> None:
     assert run_module("platform", timeout_seconds=60).strip() != ""
 
 
-def test_run_module_says_why_it_failed() -> None:
+def test_run_module_reports_why_it_failed() -> None:
     with pytest.raises(HotlapError, match="No module named"):
         run_module("hotlap.no_such_module", timeout_seconds=60)
 
 
-def test_run_module_gives_up() -> None:
+def test_run_module_times_out() -> None:
     began = time.monotonic()
     with pytest.raises(HotlapError, match="did not finish"):
         run_module("http.server", ("--bind", "127.0.0.1", "0"), timeout_seconds=0.5)

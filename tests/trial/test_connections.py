@@ -1,4 +1,4 @@
-"""Connections as the kernel lists them, and how they are merged with what the run's processes wrote down."""
+"""Connections as the kernel lists them, and how they are merged with what the run's processes recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hotlap.runtime import connections as in_child
 from hotlap.trial import connections
 from hotlap.trial.connections import merged_hosts, remote_peers
 
-# Connected datagram sockets send nothing and need no answer, but are listed as connections are.
+# Connected datagram sockets are listed like connections, though nothing is sent.
 HOLDER = """
 import socket, sys
 held = []
@@ -50,7 +50,7 @@ def test_other_processes_do_not_count(holder: psutil.Process) -> None:
     assert remote_peers([psutil.Process()]) == frozenset()
 
 
-def test_a_process_that_is_gone() -> None:
+def test_a_process_that_has_ended() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         gone = psutil.Process(process.pid)
     assert remote_peers([gone]) == frozenset()
@@ -62,15 +62,15 @@ def table(folder: Path, *rows: str) -> Path:
     return path
 
 
-def test_connections_that_others_opened_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incoming_connections_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rest = "00000000:00000000 00:00000000 00000000  0  0"
     path = table(
         tmp_path,
         f"0: 00000000:1F90 00000000:0000 0A {rest} 10 1",  # listens at 8080
-        f"1: 0200000A:1F90 0700000A:C001 01 {rest} 11 1",  # somebody came
-        f"2: 0200000A:C002 0700000A:01BB 01 {rest} 12 1",  # we went to 10.0.0.7:443
-        f"3: 0200000A:C003 0200000A:01BB 01 {rest} 13 1",  # to ourselves
-        f"4: 0200000A:C004 0800000A:01BB 01 {rest} 99 1",  # somebody else's
+        f"1: 0200000A:1F90 0700000A:C001 01 {rest} 11 1",  # incoming connection
+        f"2: 0200000A:C002 0700000A:01BB 01 {rest} 12 1",  # outgoing connection to 10.0.0.7:443
+        f"3: 0200000A:C003 0200000A:01BB 01 {rest} 13 1",  # outgoing connection to this machine
+        f"4: 0200000A:C004 0800000A:01BB 01 {rest} 99 1",  # connection of another process
     )
     rows = connections._rows
     monkeypatch.setattr(connections, "_rows", lambda asked: rows(path) if asked.name == "tcp" else iter(()))
@@ -86,7 +86,7 @@ def test_connections_that_others_opened_do_not_count(tmp_path: Path, monkeypatch
         ("0000000000000000FFFF00000700000A:1F90", "10.0.0.7", 8080),
     ],
 )
-def test_addresses_as_the_kernel_prints_them(printed: str, address: str, port: int) -> None:
+def test_addresses_are_parsed_as_the_kernel_prints_them(printed: str, address: str, port: int) -> None:
     assert connections._endpoint(printed) == (address, port)
 
 
@@ -118,7 +118,7 @@ def test_this_machines_own_addresses_are_left_out(tmp_path: Path) -> None:
     assert merged_hosts(tmp_path, [], [f"{it}:29500" for it in own]) == ()
 
 
-def test_what_a_run_wrote_is_not_trusted(tmp_path: Path) -> None:
+def test_records_written_by_a_run_are_not_trusted(tmp_path: Path) -> None:
     assert merged_hosts(tmp_path) == ()
     (tmp_path / "elsewhere").write_bytes(msgspec.json.encode(Contact(address="192.0.2.1", port=1)))
     (tmp_path / connections.FILE).symlink_to(tmp_path / "elsewhere")
@@ -128,5 +128,5 @@ def test_what_a_run_wrote_is_not_trusted(tmp_path: Path) -> None:
     assert len(merged_hosts(tmp_path)) == connections.MOST_HOSTS
 
 
-def test_both_sides_mean_the_same_file() -> None:
+def test_runtime_and_trial_use_the_same_file() -> None:
     assert connections.FILE == in_child.FILE

@@ -1,4 +1,4 @@
-"""What a denied write looks like in a script's last words: messages as programs and libraries wrote them."""
+"""A denied write in a script's last output: messages as programs and libraries wrote them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hotlap.trial.local import LocalExecutor
 
 PYTHON = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    save(model)\n'
 
-# Seen in trials of the mode `fence`, most of them.
+# Most of these were seen in trials of the mode `fence`.
 IN_A_FENCE = [
     (PYTHON + "PermissionError: [Errno 13] Permission denied: 'out/p.txt'", "out/p.txt"),
     (PYTHON + "PermissionError: [Errno 13] Permission denied: \"it's.txt\"", "it's.txt"),
@@ -99,7 +99,7 @@ IN_A_FENCE = [
     ("[rank1]: " + PYTHON.replace("\n", "\n[rank1]: ") + "OSError: [Errno 13] Permission denied: 'r1.pt'", "r1.pt"),
 ]  # fmt: skip
 
-# Seen in a trial of the mode `namespaces` that an ordinary user started, with files of another's in its directory.
+# Seen in a trial of the mode `namespaces` of an ordinary user, with another user's files in the directory.
 IN_NAMESPACES = [
     ("sh: 1: cannot create foreign.txt: Value too large for defined data type", "foreign.txt"),
     ("bash: line 1: foreign.txt: Value too large for defined data type", "foreign.txt"),
@@ -119,14 +119,14 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("output", "path"), IN_A_FENCE)
-def test_a_fence(output: str, path: str, place: Path) -> None:
+def test_denials_under_a_fence(output: str, path: str, place: Path) -> None:
     assert denied_path(output, "fence", str(place)) == path
     assert denied_path(output, "none", str(place)) == ""
     assert denied_path(output, "namespaces", str(place)) == ""
 
 
 @pytest.mark.parametrize(("output", "path"), IN_NAMESPACES)
-def test_namespaces(output: str, path: str, place: Path) -> None:
+def test_denials_under_namespaces(output: str, path: str, place: Path) -> None:
     assert denied_path(output, "namespaces", str(place)) == path
     assert denied_path(output, "fence", str(place)) == ""
 
@@ -136,31 +136,31 @@ def test_namespaces(output: str, path: str, place: Path) -> None:
     [
         "",
         PYTHON + "ValueError: Permission to speak denied",
-        PYTHON + "PermissionError: [Errno 13] Permission denied",  # of a socket, say: files have names
+        PYTHON + "PermissionError: [Errno 13] Permission denied",  # for example of a socket: files have names
         PYTHON + "PermissionError: [Errno 13] Permission denied: '/proc/sys/vm/drop_caches'",
         PYTHON + "RuntimeError: Parent directory nowhere does not exist.",
-        PYTHON + "RuntimeError: Cannot open file train.csv",  # which is not there
+        PYTHON + "RuntimeError: Cannot open file train.csv",  # missing file
         PYTHON + "FileNotFoundError: [Errno 2] No such file or directory: 'train.csv'",
-        PYTHON + "PermissionError: [Errno 13] Permission denied: './run.sh'",  # it is not executable
-        "tee: t.txt: Permission denied\n" + PYTHON + "ValueError: no data",  # survived
+        PYTHON + "PermissionError: [Errno 13] Permission denied: './run.sh'",  # not executable
+        "tee: t.txt: Permission denied\n" + PYTHON + "ValueError: no data",  # the script continued
         "tee: t.txt: Permission denied\n" + "going on\n" * 6 + "killed",
         PYTHON + "PermissionError: [Errno 13] Permission denied: 'p.txt'\n" + PYTHON + "ValueError: another matter",
         PYTHON.replace("save(model)", "print('x: Permission denied')") + "ValueError: no",
     ],
 )  # fmt: skip
-def test_what_is_the_scripts_own_affair(output: str, place: Path) -> None:
+def test_errors_that_are_not_denials(output: str, place: Path) -> None:
     (place / "run.sh").write_text("#!/bin/sh\n")
     assert denied_path(output, "fence", str(place)) == ""
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_what_this_user_may_not_write_to_anyway(place: Path) -> None:
+def test_paths_the_user_cannot_write_to_anyway_are_no_denials(place: Path) -> None:
     (place / "out").chmod(0o500)
     said = PYTHON + "PermissionError: [Errno 13] Permission denied: 'out/p.txt'"
     assert denied_path(said, "fence", str(place)) == ""
 
 
-def test_a_place_that_nobody_can_write_to_was_not_denied_by_us(place: Path) -> None:
+def test_a_read_only_file_system_is_no_denial(place: Path) -> None:
     said = PYTHON + "OSError: [Errno 13] Permission denied: 'here.txt/below'"
     assert denied_path(said, "fence", str(place)) == ""
 
@@ -178,7 +178,7 @@ def test_a_place_that_nobody_can_write_to_was_not_denied_by_us(place: Path) -> N
         (PYTHON + "FileNotFoundError: [Errno 2] No such file or directory: 'train.csv'", ""),
     ],
 )  # fmt: skip
-def test_what_only_python_code_sees(
+def test_errors_that_only_python_code_raises(
     said: str, path: str, place: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     overlay = tmp_path_factory.mktemp("overlay")
@@ -215,7 +215,7 @@ COMMANDS: list[tuple[ProtectionMode, list[str], str]] = [
 
 @pytest.mark.skipif(landlock.version() == 0, reason="this kernel has no Landlock")
 @pytest.mark.parametrize(("mode", "command", "path"), COMMANDS)
-def test_as_the_kernel_denies_it_here(
+def test_denials_by_this_kernel_are_recognised(
     mode: ProtectionMode, command: list[str], path: str, place: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     isolator = Isolator(Isolation(mode=mode), tmp_path_factory.mktemp("runs"), {})
@@ -234,7 +234,7 @@ def test_as_the_kernel_denies_it_here(
         ("raise ValueError('no data')", ""),
     ],
 )
-def test_a_failed_run_names_what_was_denied(
+def test_a_failed_run_names_the_denied_path(
     source: str, path: str, place: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     (place / "train.py").write_text(source)

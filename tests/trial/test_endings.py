@@ -1,4 +1,4 @@
-"""Telling how a child ended from what it left, and its output as text that is safe to show."""
+"""How a child ended, and its output as text that is safe to show."""
 
 from __future__ import annotations
 
@@ -85,18 +85,18 @@ def test_the_line_that_names_the_error(output: str, error: str) -> None:
 @pytest.mark.parametrize(
     ("departure", "kind"),
     [
-        (Departure(exit_status=0, reports=(AT_OUR_WORD,), trainers=1, told_to_end=True), Stopped),
-        (Departure(exit_status=None, reports=(AT_OUR_WORD,), trainers=1, told_to_end=True), Stopped),
-        (Departure(exit_status=1, reports=(AT_OUR_WORD,) * 2, trainers=2, told_to_end=True), Stopped),
-        (Departure(exit_status=None, told_to_end=True), Stopped),
+        (Departure(exit_status=0, reports=(AT_OUR_WORD,), trainers=1, end_requested=True), Stopped),
+        (Departure(exit_status=None, reports=(AT_OUR_WORD,), trainers=1, end_requested=True), Stopped),
+        (Departure(exit_status=1, reports=(AT_OUR_WORD,) * 2, trainers=2, end_requested=True), Stopped),
+        (Departure(exit_status=None, end_requested=True), Stopped),
         (Departure(exit_status=0, reports=(AT_OUR_WORD,)), Stopped),
         (Departure(exit_status=0, reports=(BY_ITSELF,), trainers=1), Completed),
-        (Departure(exit_status=0, reports=(BY_ITSELF,), trainers=1, told_to_end=True), Completed),
+        (Departure(exit_status=0, reports=(BY_ITSELF,), trainers=1, end_requested=True), Completed),
         (Departure(exit_status=None, reports=(BY_ITSELF,), trainers=1), Completed),
         (Departure(exit_status=0), Completed),
         (Departure(exit_status=1, reports=(BY_ITSELF,), trainers=1, output=CHAINED), Crashed),
         (Departure(exit_status=0, trainers=1), Crashed),
-        (Departure(exit_status=None, reports=(AT_OUR_WORD,), trainers=2, told_to_end=True), Crashed),
+        (Departure(exit_status=None, reports=(AT_OUR_WORD,), trainers=2, end_requested=True), Crashed),
         (Departure(exit_status=0, reports=(BY_ITSELF,), trainers=1, trouble="it sent nonsense"), Crashed),
         (Departure(exit_status=-9, trainers=1), Crashed),
         (Departure(exit_status=-9, trainers=1, kernel_kills=1), OutOfMemory),
@@ -110,7 +110,7 @@ def test_the_line_that_names_the_error(output: str, error: str) -> None:
         (Departure(exit_status=None, trainers=1, timed_out=TimedOut(limit_seconds=3, during="block")), TimedOut),
     ],
 )
-def test_the_one_ending_that_fits(departure: Departure, kind: type) -> None:
+def test_each_departure_has_the_right_ending(departure: Departure, kind: type) -> None:
     assert type(ending_of(departure)) is kind
 
 
@@ -128,7 +128,7 @@ def test_the_one_ending_that_fits(departure: Departure, kind: type) -> None:
         "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
     ],
 )
-def test_words_for_no_memory(message: str) -> None:
+def test_messages_that_mean_out_of_memory(message: str) -> None:
     output = f'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n    x()\n{message}\n'
     ending = ending_of(Departure(exit_status=1, trainers=1, output=output))
     assert isinstance(ending, OutOfMemory)
@@ -149,7 +149,7 @@ def test_words_for_no_memory(message: str) -> None:
         ("RuntimeError: CUDA error: device-side assert triggered", False),
     ],
 )
-def test_who_may_have_failed_for_want_of_room(message: str, lacks: bool) -> None:
+def test_errors_that_may_be_caused_by_lack_of_memory(message: str, lacks: bool) -> None:
     output = f'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n    x()\n{message}\n'
     ending = ending_of(Departure(exit_status=1, trainers=1, output=output))
     assert may_lack_room(ending) is lacks
@@ -161,13 +161,13 @@ def test_who_may_have_failed_for_want_of_room(message: str, lacks: bool) -> None
         exit_status=st.none() | st.integers(-64, 255),
         reports=st.lists(st.sampled_from([AT_OUR_WORD, BY_ITSELF]), max_size=3).map(tuple),
         trainers=st.integers(0, 3),
-        told_to_end=st.booleans(),
+        end_requested=st.booleans(),
         kernel_kills=st.integers(0, 2),
         output=st.text(max_size=200),
         trouble=st.sampled_from(["", "it sent nonsense"]),
     )
 )
-def test_a_failure_is_never_called_a_success(departure: Departure) -> None:
+def test_a_failure_is_never_reported_as_success(departure: Departure) -> None:
     ending = ending_of(departure)
     if isinstance(ending, Completed):
         assert not departure.exit_status
@@ -191,15 +191,15 @@ def test_a_failure_is_never_called_a_success(departure: Departure) -> None:
         (Departure(exit_status=0, reports=(BY_ITSELF,), trainers=2, left_running=True), "went on in the background"),
     ],
 )
-def test_what_is_said_is_what_happened(departure: Departure, says: str) -> None:
+def test_the_error_describes_the_departure(departure: Departure, says: str) -> None:
     ending = ending_of(departure)
     assert isinstance(ending, Crashed)
     assert says in ending.error
     assert ending.steps_done == departure.steps_done
 
 
-def test_a_helper_that_outlives_a_script_that_reported_is_no_failure() -> None:
-    """A tracker's service, say."""
+def test_a_helper_process_that_outlives_the_script_is_no_failure() -> None:
+    """Allow, for example, a tracker's service to outlive the script."""
     departure = Departure(exit_status=0, reports=(BY_ITSELF,), trainers=1, left_running=True)
     assert ending_of(departure) == Completed()
 
@@ -226,11 +226,11 @@ torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
         (Departure(exit_status=-15, trainers=1), False),
         (Departure(exit_status=1, trainers=1, output=CHAINED), False),
         (Departure(exit_status=0, trainers=1), False),
-        (Departure(exit_status=None, trainers=2), False),  # we killed it, as one of its processes had left
+        (Departure(exit_status=None, trainers=2), False),  # hotlap killed it, as one of its processes had ended
         (Departure(exit_status=-9, trainers=1, trouble="it sent nonsense"), False),
     ],
 )
-def test_who_was_killed_from_outside(departure: Departure, from_outside: bool) -> None:
+def test_kills_from_outside_are_recognised(departure: Departure, from_outside: bool) -> None:
     ending = ending_of(departure)
     assert isinstance(ending, Crashed)
     assert ending.killed_from_outside is from_outside
@@ -241,7 +241,7 @@ def test_signals_have_names() -> None:
     assert signal_name(99) == "99"
 
 
-def test_the_kernel_is_asked() -> None:
+def test_the_kernel_is_queried() -> None:
     assert kernel_memory_kills() >= 0
 
 
@@ -249,7 +249,7 @@ def test_the_kernel_is_asked() -> None:
 
 
 @given(st.binary(max_size=2000))
-def test_any_bytes_become_text_that_is_safe_to_show(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
+def test_any_bytes_become_printable_text(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any output"
     path.write_bytes(raw)
     tail = read_tail(path)
@@ -265,7 +265,7 @@ def test_plain_text_is_kept(tmp_path_factory: pytest.TempPathFactory, text: str)
     assert read_tail(path) == text
 
 
-def test_only_the_end_is_read(tmp_path: Path) -> None:
+def test_only_the_end_of_the_output_is_read(tmp_path: Path) -> None:
     (tmp_path / "output").write_bytes(b"a" * 10**6 + b"\nthe end\n")
     tail = read_tail(tmp_path / "output")
     assert tail.endswith("\nthe end\n")

@@ -1,4 +1,4 @@
-"""Scripts that end in every odd way in the middle of training: what is said of it must be true."""
+"""Scripts that end in unusual ways in the middle of training are reported correctly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from hotlap.errors import ScriptError
 from hotlap.experiment.journaled import JournaledExecutor
-from hotlap.experiment.observe import first_run, understand
+from hotlap.experiment.observe import first_run, interpret
 from hotlap.experiment.options import Options
 from hotlap.experiment.trials import Trials
 from hotlap.procedures.numbers_hunt import HuntOptions, hunt
@@ -63,12 +63,12 @@ def observe(workload: Workload, place: Path) -> Run:
     options = Options(block_limit_seconds=2.0)
     trials = Trials(workload, options, JournaledExecutor(LocalExecutor(place / "runs")))
     run = first_run(trials)
-    understand(run, trials)
+    interpret(run, trials)
     return run
 
 
 @pytest.mark.parametrize("middle", MISDEEDS)
-def test_the_search_says_what_happened(middle: str, tmp_path: Path) -> None:
+def test_the_search_reports_how_the_script_ended(middle: str, tmp_path: Path) -> None:
     with pytest.raises(ScriptError) as caught:
         observe(workload_of(tmp_path, middle), tmp_path)
     assert all(it in caught.value.what for it in MISDEEDS[middle]), caught.value.what
@@ -76,7 +76,7 @@ def test_the_search_says_what_happened(middle: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("middle", ["from posix import _exit; _exit(0)", "time.sleep(1000)"])
-def test_the_hunt_says_what_happened(middle: str, tmp_path: Path) -> None:
+def test_the_search_for_a_nan_reports_how_the_script_ended(middle: str, tmp_path: Path) -> None:
     options = HuntOptions(block_limit_seconds=2.0)
     with pytest.raises(ScriptError) as caught:
         hunt(workload_of(tmp_path, middle), options, LocalExecutor(tmp_path / "runs"))
@@ -85,13 +85,13 @@ def test_the_hunt_says_what_happened(middle: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["os._exit(0)", "sys.stdout.flush(); os._exit(0)", "sys.exit(0)", "sys.exit()"])
-def test_an_end_by_which_teardown_is_skipped_is_an_end(end: str, tmp_path: Path) -> None:
+def test_exits_that_skip_teardown_count_as_completed(end: str, tmp_path: Path) -> None:
     run = observe(workload_of(tmp_path, end=end), tmp_path)
     assert run.ending == Completed()
     assert len(run.steps.wall_seconds) == 60
 
 
-def test_a_script_that_goes_into_the_background(tmp_path: Path) -> None:
+def test_a_script_that_daemonizes_is_ended(tmp_path: Path) -> None:
     workload = workload_of(tmp_path)
     path = tmp_path / "train.py"
     path.write_text(f"import os\nos.fork() and os._exit(0)\n{path.read_text()}")
@@ -99,8 +99,8 @@ def test_a_script_that_goes_into_the_background(tmp_path: Path) -> None:
         observe(workload, tmp_path)
 
 
-def test_a_script_whose_trainer_is_a_forked_process(tmp_path: Path) -> None:
-    """multiprocessing ends such a process by os._exit, which runs nothing at exit."""
+def test_a_script_that_trains_in_a_forked_process(tmp_path: Path) -> None:
+    """Train in a multiprocessing child, which ends by os._exit and runs no exit handlers."""
     workload = workload_of(tmp_path)
     path = tmp_path / "train.py"
     body = "\n".join(f"    {line}" for line in path.read_text().splitlines())

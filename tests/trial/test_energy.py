@@ -18,7 +18,7 @@ BLOCK = Block(steps=1, samples=1, wall_seconds=0.2)
 
 
 class Driver:
-    """Two devices; time passes by 0.1 s with each reading of the counter of the first."""
+    """Two devices; each reading of the first one's counter advances time by 0.1 s."""
 
     def __init__(self) -> None:
         self.readings = 0
@@ -69,26 +69,26 @@ def watched(trainers: int = 1, processors: ProcessorEnergy | None = None) -> Blo
     return watch.complete(BLOCK, [])
 
 
-def test_the_counter_gives_the_energy_of_the_blocks_own_time(driver: Driver) -> None:
+def test_the_counter_gives_the_energy_during_the_block(driver: Driver) -> None:
     block = watched()
     assert block.device_energy_joules == pytest.approx(300 * 0.2, rel=0.01)
     assert not block.device_power_sampled
     assert set(driver.asked) == {0}
 
 
-def test_each_trainer_has_a_device(driver: Driver) -> None:
+def test_each_trainer_has_its_own_device(driver: Driver) -> None:
     block = watched(trainers=2)
     assert block.device_energy_joules == pytest.approx(350 * 0.2, rel=0.01)
 
 
-def test_power_is_sampled_where_nothing_is_counted(driver: Driver) -> None:
+def test_power_is_sampled_without_an_energy_counter(driver: Driver) -> None:
     driver.counts = False
     block = watched()
     assert block.device_energy_joules == pytest.approx(300 * 0.2)
     assert block.device_power_sampled
 
 
-def test_without_a_device_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_device_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent() -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
@@ -99,7 +99,7 @@ def test_without_a_device_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     assert block.device_energy_joules is None and not block.device_power_sampled
 
 
-def test_processors_are_told_apart_from_devices(driver: Driver, tmp_path: Path) -> None:
+def test_processors_are_distinguished_from_devices(driver: Driver, tmp_path: Path) -> None:
     zone = tmp_path / "sys/class/powercap/intel-rapl:0"
     zone.mkdir(parents=True)
     (zone / "name").write_text("package-0\n", encoding="utf-8")
@@ -109,20 +109,20 @@ def test_processors_are_told_apart_from_devices(driver: Driver, tmp_path: Path) 
     (zone / "energy_uj").write_text("9000000\n", encoding="utf-8")
     watch.stop()
     block = watch.complete(BLOCK, [])
-    # 8 J in 0.4 s, of which 0.2 s are the block's.
+    # 8 J in 0.4 s; the block lasts 0.2 s of these.
     assert block.processor_energy_joules == pytest.approx(4.0)
     assert block.device_energy_joules is None
 
 
-def test_what_was_counted_before_the_first_leap_is_left_out() -> None:
-    """The first 0.1 s belong to another arm, which took 1000 W; then 200 W are taken, counted in leaps of 0.1 s."""
+def test_energy_before_the_first_counter_update_is_left_out() -> None:
+    """Start with 0.1 s of another arm at 1000 W, then 200 W, with counter updates every 0.1 s."""
     energy = CountedEnergy()
     for seconds, joules in ((0.0, 0.0), (0.05, 0.0), (0.1, 100.0), (0.15, 100.0), (0.2, 120.0), (0.3, 140.0)):
         energy.read(seconds, joules)
     assert energy.watts() == pytest.approx(200.0)
 
 
-def test_a_single_leap_is_taken_for_the_whole_block() -> None:
+def test_a_single_counter_update_counts_for_the_whole_block() -> None:
     energy = CountedEnergy()
     for seconds, joules in ((0.0, 10.0), (0.2, 10.0), (0.4, 50.0)):
         energy.read(seconds, joules)
@@ -130,15 +130,15 @@ def test_a_single_leap_is_taken_for_the_whole_block() -> None:
 
 
 @pytest.mark.parametrize("readings", [[], [(0.0, 5.0)], [(0.0, 5.0), (1.0, 5.0)], [(0.0, 5.0), (0.1, 6.0), (0.2, 1.0)]])
-def test_a_counter_that_stands_or_falls_tells_nothing(readings: list[tuple[float, float]]) -> None:
+def test_a_counter_that_stops_or_falls_gives_no_energy(readings: list[tuple[float, float]]) -> None:
     energy = CountedEnergy()
     for seconds, joules in readings:
         energy.read(seconds, joules)
     assert energy.watts() is None
-    assert energy.tells == bool(readings)
+    assert energy.has_readings == bool(readings)
 
 
-def test_samples_are_averaged() -> None:
+def test_power_samples_are_averaged() -> None:
     power = SampledPower()
     assert power.watts() is None
     for watts in (100.0, None, 300.0):

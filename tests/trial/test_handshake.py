@@ -1,4 +1,4 @@
-"""The handshake with the script's interpreter, with real interpreters on its other side."""
+"""The handshake with the script's interpreter, with real interpreters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hotlap.trial.handshake import NEEDED_BY_PLANS, handshake_environment, read_
 
 
 def starter(**more: str) -> handshake.Start:
-    """Starts a command as a trial's is started."""
+    """Start a command as in a trial."""
 
     def start(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int | None, str]:
         workload = Workload(kind="script", target="t.py", directory=str(Path.cwd()), python=command[0])
@@ -46,20 +46,20 @@ def read(tmp_path: Path, document: object, **options: Any) -> handshake.Handshak
     return read_handshake(tmp_path / "answer", "", 0, **options)
 
 
-def test_both_sides_agree() -> None:
+def test_runtime_and_trial_need_the_same_packages() -> None:
     assert greeting.PROTOCOL == handshake.PROTOCOL
     assert entrance.HANDSHAKE_VARIABLE == handshake.HANDSHAKE_VARIABLE
     assert handshake_environment(Path("/a/b")) == {entrance.HANDSHAKE_VARIABLE: "/a/b"}
 
 
-def test_an_interpreter_that_has_everything(tmp_path: Path) -> None:
+def test_an_interpreter_with_all_packages(tmp_path: Path) -> None:
     found = shake_hands(starter(), sys.executable, tmp_path)
     assert found.executable == sys.executable
     assert found.python == ".".join(map(str, sys.version_info[:3]))
     assert found.packages["torch"].version and found.packages["msgspec"].version
 
 
-def test_nothing_but_the_answer_is_written_and_torch_is_not_imported(tmp_path: Path) -> None:
+def test_only_the_answer_is_written_and_torch_is_not_imported(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise RuntimeError('imported')\n", encoding="utf-8")
     found = shake_hands(starter(PYTHONPATH=f"{HOOKS_DIRECTORY}:{tmp_path}"), sys.executable, tmp_path)
@@ -75,7 +75,7 @@ def wrapper(folder: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize("option", ["-I", "-S", "-E"])
-def test_an_interpreter_that_leaves_hotlap_out(tmp_path: Path, option: str) -> None:
+def test_an_interpreter_that_does_not_load_hotlap(tmp_path: Path, option: str) -> None:
     python = wrapper(tmp_path, f'exec "{sys.executable}" {option} "$@"')
     with pytest.raises(ScriptError, match=r"hotlap was not loaded by .*python-wrapper") as caught:
         shake_hands(starter(), python, tmp_path)
@@ -88,7 +88,7 @@ def test_an_interpreter_that_replaces_the_path(tmp_path: Path) -> None:
         shake_hands(starter(), python, tmp_path)
 
 
-def test_an_old_answer_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+def test_an_old_answer_is_not_used_again(tmp_path: Path) -> None:
     shake_hands(starter(), sys.executable, tmp_path)
     with pytest.raises(ScriptError, match="hotlap was not loaded"):
         shake_hands(lambda command, variables: (0, ""), sys.executable, tmp_path)
@@ -114,7 +114,7 @@ def test_an_answer_that_cannot_be_written(tmp_path: Path) -> None:
     assert not caught.value.what.startswith("hotlap:")
 
 
-def test_packages_that_are_missing_are_named_with_the_interpreter(tmp_path: Path) -> None:
+def test_missing_packages_are_named_with_the_interpreter(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nsys.modules['msgspec'] = sys.modules['psutil'] = None\n", encoding="utf-8"
     )
@@ -134,13 +134,13 @@ def test_packages_that_are_missing_are_named_with_the_interpreter(tmp_path: Path
         ({"found": False, "version": "", "problem": "ImportError: libc.so"}, r"cannot be imported: ImportError: libc"),
     ],
 )
-def test_packages_that_do_not_fit(tmp_path: Path, package: dict[str, Any], words: str) -> None:
+def test_incompatible_package_versions(tmp_path: Path, package: dict[str, Any], words: str) -> None:
     with pytest.raises(ScriptError, match=words):
         read(tmp_path, answer(packages={"msgspec": package}))
 
 
 @pytest.mark.parametrize("version", ["0.18", "0.18.6", "0.100", "1.0rc1", ""])
-def test_versions_that_fit(tmp_path: Path, version: str) -> None:
+def test_compatible_package_versions(tmp_path: Path, version: str) -> None:
     package = {"found": True, "version": version, "problem": ""}
     assert read(tmp_path, answer(packages={"msgspec": package})).packages["msgspec"].version == version
 
@@ -166,13 +166,13 @@ def test_an_old_python(tmp_path: Path) -> None:
         read(tmp_path, answer(python="3.9.2"))
 
 
-def test_another_hotlap_answers(tmp_path: Path) -> None:
+def test_another_version_of_hotlap_answers(tmp_path: Path) -> None:
     with pytest.raises(ScriptError, match="Another version of hotlap answered"):
         read(tmp_path, {"protocol": 2, "something": "else"})
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"protocol": "one"}', '{"protocol": 1}'])
-def test_nonsense_is_no_answer(tmp_path: Path, content: str) -> None:
+def test_an_invalid_answer_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "answer").write_text(content, encoding="utf-8")
     with pytest.raises(ScriptError, match="cannot be read"):
         read_handshake(tmp_path / "answer", "", 0)

@@ -1,4 +1,4 @@
-"""Which way of isolating is chosen."""
+"""Which mode of isolation is chosen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def without_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_namespaces")
 @pytest.mark.skipif(landlock.version() == 0, reason="this kernel has no Landlock")
-def test_unprotected_goes_without_the_fence(tmp_path: Path) -> None:
+def test_unprotected_runs_without_the_fence(tmp_path: Path) -> None:
     fence = Isolator(Isolation(), tmp_path / "runs", {}).protection
     none = Isolator(Isolation(unprotected=True), tmp_path / "runs", {}).protection
     assert (fence.mode, none.mode) == ("fence", "none")

@@ -1,4 +1,4 @@
-"""A real child that somebody else ends with SIGKILL."""
+"""A real child that another process ends with SIGKILL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WaitUntil = Callable[[Callable[[], bool]], bool]
 
 
 def kill_one(tmp_path: Path, living_below: LivingBelow, wait_until: WaitUntil) -> threading.Thread:
-    """Ends the first child that has done some steps."""
+    """Kill the first child that has done some steps."""
 
     def has_stepped() -> bool:
         counters = list(tmp_path.glob("runs/*/steps-done-*"))
@@ -31,7 +31,7 @@ def kill_one(tmp_path: Path, living_below: LivingBelow, wait_until: WaitUntil) -
     def kill() -> None:
         wait_until(has_stepped)
         for process in living_below(tmp_path):
-            with suppress(psutil.NoSuchProcess):  # the first one's end may be the end of the others
+            with suppress(psutil.NoSuchProcess):  # ending the first may end the others
                 process.send_signal(signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
@@ -39,7 +39,7 @@ def kill_one(tmp_path: Path, living_below: LivingBelow, wait_until: WaitUntil) -
     return thread
 
 
-def test_it_is_told_from_a_crash(
+def test_a_kill_from_outside_is_distinguished_from_a_crash(
     executor: LocalExecutor, assign: Assign, tmp_path: Path, living_below: LivingBelow, wait_until: WaitUntil
 ) -> None:
     thread = kill_one(tmp_path, living_below, wait_until)
@@ -52,7 +52,7 @@ def test_it_is_told_from_a_crash(
     assert "killed from outside (SIGKILL)" in run.ending.error
 
 
-def test_the_trial_is_repeated(
+def test_a_trial_killed_from_outside_is_repeated(
     executor: LocalExecutor, assign: Assign, tmp_path: Path, living_below: LivingBelow, wait_until: WaitUntil
 ) -> None:
     assignment = assign("--step-seconds", 0.05)
@@ -68,7 +68,7 @@ def test_the_trial_is_repeated(
 
 
 def test_what_hotlap_ends_was_not_killed_from_outside(executor: LocalExecutor, assign: Assign) -> None:
-    """A rank that closes its line is gone for the others, who are ended."""
+    """Close one rank's channel: hotlap then ends the other ranks."""
     run = executor.launch(LaunchRequest(assignment=assign("--fail", "nonsense", "--fail-at", 3), steps=100))
     assert isinstance(run.ending, Crashed)
     assert not run.ending.killed_from_outside

@@ -1,4 +1,4 @@
-"""One child alone: how it is started, what is told of it, and every way in which it can end."""
+"""A single child: how it is started, what is reported, and every way it can end."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def launch(executor: LocalExecutor, assignment: Assignment, steps: int = 20, **f
     return executor.launch(LaunchRequest(assignment=assignment, steps=steps, **fields))
 
 
-# -- what is asked of it --------------------------------------------------------------------------
+# -- steps and time limits ------------------------------------------------------------------------
 
 
-def test_runs_the_wanted_steps_and_is_stopped(executor: LocalExecutor, assign: Assign) -> None:
+def test_a_launch_runs_the_requested_steps_and_stops(executor: LocalExecutor, assign: Assign) -> None:
     run = launch(executor, assign(seed=5), steps=20)
     assert isinstance(run.ending, Stopped)
     assert [(block.steps, block.samples) for block in run.blocks] == [(19, 76)]  # the first was done before Hello
@@ -60,7 +60,7 @@ def test_one_step_needs_no_block(executor: LocalExecutor, assign: Assign) -> Non
     assert run.blocks == ()
 
 
-def test_time_ends_it_but_not_before_the_fewest_steps(executor: LocalExecutor, assign: Assign) -> None:
+def test_a_launch_ends_by_time_after_the_minimum_steps(executor: LocalExecutor, assign: Assign) -> None:
     by_time = launch(executor, assign("--step-seconds", 0.01), steps=10_000, seconds=0.1)
     assert 1 <= by_time.blocks[0].steps <= 11
     by_steps = launch(executor, assign("--step-seconds", 0.01), steps=10_000, seconds=0.01, minimum_steps=16)
@@ -68,7 +68,7 @@ def test_time_ends_it_but_not_before_the_fewest_steps(executor: LocalExecutor, a
 
 
 @pytest.mark.parametrize("ranks", [0, 2])
-def test_its_last_second_ends_it_however_few_steps_are_done(
+def test_the_deadline_ends_a_launch_after_any_number_of_steps(
     executor: LocalExecutor, assign: Assign, ranks: int
 ) -> None:
     run = launch(
@@ -82,7 +82,7 @@ def test_a_script_that_ends_early_completes(executor: LocalExecutor, assign: Ass
     run = launch(executor, assign("--steps", 5), steps=20)
     assert run.ending == Completed()
     assert run.blocks == ()
-    assert run.steps.samples == (0,)  # the report came through
+    assert run.steps.samples == (0,)  # the report arrived
 
 
 def test_a_script_without_steps_completes(executor: LocalExecutor, assign: Assign) -> None:
@@ -117,7 +117,7 @@ def test_two_ranks_are_one_arm(executor: LocalExecutor, assign: Assign, diary: D
     assert run.device_peak_bytes == 1001
 
 
-def test_two_ranks_are_never_ended_by_time(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
+def test_two_ranks_are_not_ended_by_time(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
     run = launch(executor, assign("--ranks", 2, "--step-seconds", 0.005), steps=10_000, seconds=0.5, minimum_steps=4)
     assert isinstance(run.ending, Stopped)
     orders = [entry["order"] for entry in diary(run, "order")]
@@ -128,7 +128,7 @@ def test_two_ranks_are_never_ended_by_time(executor: LocalExecutor, assign: Assi
 # -- how it is started ----------------------------------------------------------------------------
 
 
-def test_the_command_is_the_users(executor: LocalExecutor, assign: Assign, diary: Diary, tmp_path: Path) -> None:
+def test_the_command_is_unchanged(executor: LocalExecutor, assign: Assign, diary: Diary, tmp_path: Path) -> None:
     assignment = assign("--steps", 2, "--samples", 7, seed=2**32 + 3)
     run = launch(executor, assignment)
     (seen,) = diary(run, "environment")
@@ -189,7 +189,7 @@ def test_runs_do_not_share_a_folder(executor: LocalExecutor, assign: Assign) -> 
         ({"python": "/no/such/python"}, "no Python"),
     ],
 )
-def test_what_cannot_be_started_is_said_at_once(
+def test_a_command_that_cannot_be_started_is_reported_at_once(
     executor: LocalExecutor, assign: Assign, change: dict[str, str], words: str
 ) -> None:
     assignment = assign()
@@ -198,7 +198,7 @@ def test_what_cannot_be_started_is_said_at_once(
         launch(executor, msgspec.structs.replace(assignment, workload=workload))
 
 
-def test_a_study_that_cannot_be_written_is_said_at_once(assign: Assign, tmp_path: Path) -> None:
+def test_an_unwritable_study_is_reported_at_once(assign: Assign, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StudyError, match="Nothing can be written"):
         launch(LocalExecutor(tmp_path / "file" / "runs"), assign())
@@ -223,7 +223,7 @@ def test_a_study_that_cannot_be_written_is_said_at_once(assign: Assign, tmp_path
 def test_crashes(executor: LocalExecutor, assign: Assign, step: int, how: str, exit_code: int, error: str) -> None:
     run = launch(executor, assign("--fail", how, "--fail-at", step))
     if how == "os-exit" and step == 0:
-        assert run.ending == Completed()  # nothing had begun
+        assert run.ending == Completed()  # no step had begun
         return
     assert isinstance(run.ending, Crashed)
     assert run.ending.exit_code == exit_code
@@ -240,7 +240,7 @@ def test_running_out_of_memory(executor: LocalExecutor, assign: Assign, step: in
 
 
 @pytest.mark.parametrize(("step", "during"), [(0, "startup"), (5, "block")])
-def test_a_hang_is_given_up(executor: LocalExecutor, assign: Assign, step: int, during: str) -> None:
+def test_a_hang_times_out(executor: LocalExecutor, assign: Assign, step: int, during: str) -> None:
     limits = {"startup_limit_seconds": 3.0} if step == 0 else {"block_limit_seconds": 0.5}
     began = time.monotonic()
     run = launch(executor, assign("--fail", "hang", "--fail-at", step, "--print", "hello", **limits))
@@ -251,7 +251,7 @@ def test_a_hang_is_given_up(executor: LocalExecutor, assign: Assign, step: int, 
     assert time.monotonic() - began < 100
 
 
-def test_a_rank_that_dies_takes_the_arm_along(
+def test_a_rank_that_dies_ends_the_arm(
     executor: LocalExecutor, assign: Assign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hotlap.trial.child._OTHERS_LIMIT_SECONDS", 1.0)
@@ -260,13 +260,13 @@ def test_a_rank_that_dies_takes_the_arm_along(
     assert run.ending.error == "ValueError: the planted error"
 
 
-def test_nonsense_on_the_line_ends_the_child(executor: LocalExecutor, assign: Assign) -> None:
+def test_an_invalid_message_ends_the_child(executor: LocalExecutor, assign: Assign) -> None:
     run = launch(executor, assign("--fail", "nonsense", "--fail-at", 5))
     assert isinstance(run.ending, Crashed)
     assert "cannot be read" in run.ending.error
 
 
-def test_a_child_that_ignores_the_end_is_killed(
+def test_a_child_that_ignores_end_is_killed(
     executor: LocalExecutor, assign: Assign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hotlap.trial.child._REPORT_LIMIT_SECONDS", 0.5)
@@ -275,20 +275,20 @@ def test_a_child_that_ignores_the_end_is_killed(
     assert run.ending.during == "report"
 
 
-def test_workers_and_deserters_are_gone_afterwards(executor: LocalExecutor, assign: Assign) -> None:
-    """The fixture ``nothing_is_left`` looks for the worker, and for the process that left session and parent."""
+def test_workers_and_detached_processes_are_ended(executor: LocalExecutor, assign: Assign) -> None:
+    """Rely on the fixture ``nothing_is_left``, which looks for the worker and the detached process."""
     run = launch(executor, assign("--beat", "--deserter"))
     assert isinstance(run.ending, Stopped)
 
 
-# -- what it writes -------------------------------------------------------------------------------
+# -- its output -----------------------------------------------------------------------------------
 
 
-def test_output_that_is_no_text(executor: LocalExecutor, assign: Assign) -> None:
+def test_output_that_is_not_text(executor: LocalExecutor, assign: Assign) -> None:
     run = launch(executor, assign("--print", "garbage", "--fail-at", 0, "--fail", "exit"))
     assert isinstance(run.ending, Crashed)
     assert run.ending.output_tail == "\ufffd\ufffd caf\ufffd red\n100%"
-    assert b"\xff\xfe" in Path(run.output_path).read_bytes()  # kept as it was
+    assert b"\xff\xfe" in Path(run.output_path).read_bytes()  # unchanged
 
 
 def test_a_flood_of_output_is_bounded(executor: LocalExecutor, assign: Assign) -> None:
@@ -296,11 +296,11 @@ def test_a_flood_of_output_is_bounded(executor: LocalExecutor, assign: Assign) -
     assert isinstance(run.ending, Crashed)
     assert run.ending.error == "ValueError: the planted error"
     assert len(run.ending.output_tail) <= 4000
-    assert Path(run.output_path).stat().st_size <= 64 * 2**20  # it may have been cut in the middle of the flood
+    assert Path(run.output_path).stat().st_size <= 64 * 2**20  # it may have been cut in the middle of the output
     assert b"the last words" in Path(run.output_path).read_bytes()
 
 
-def test_output_is_passed_on_only_when_asked(
+def test_output_is_passed_on_only_on_request(
     executor: LocalExecutor, assign: Assign, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     launch(executor, assign("--print", "hello", "--steps", 1))

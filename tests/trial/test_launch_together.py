@@ -1,4 +1,4 @@
-"""Launches that are not timed: they start side by side, and one after the other takes its steps."""
+"""Launches that are not timed start side by side and take their steps in turn."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ def at(run: Run, kind: str, diary: Diary) -> float:
     return float(diary(run, kind)[0]["at"])
 
 
-def test_they_start_together_and_take_their_steps_in_turn(
-    executor: LocalExecutor, assign: Assign, diary: Diary
-) -> None:
+def test_launches_start_together_and_take_steps_in_turn(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
     beating = assign("--beat", "--step-seconds", 0.01)
     runs = together(executor, beating, beating, assign(seed=3))
     assert all(isinstance(it.ending, Stopped) for it in runs)
@@ -38,13 +36,13 @@ def test_they_start_together_and_take_their_steps_in_turn(
     assert max(frozen) >= 0.5 * 29 * 0.01, "it is frozen while another takes its steps"
 
 
-def test_one_that_fails_leaves_the_others_alone(executor: LocalExecutor, assign: Assign) -> None:
+def test_a_launch_that_fails_does_not_affect_the_others(executor: LocalExecutor, assign: Assign) -> None:
     early, late, ends = assign("--fail-at", 0), assign("--fail-at", 12), assign("--steps", 7)
     runs = together(executor, early, assign(), late, ends)
     assert [type(it.ending) for it in runs] == [Crashed, Stopped, Crashed, Completed]
 
 
-def test_one_that_finds_no_room_beside_the_others_is_launched_alone(executor: LocalExecutor, assign: Assign) -> None:
+def test_a_launch_without_enough_memory_is_repeated_alone(executor: LocalExecutor, assign: Assign) -> None:
     crowded = assign("--alone", "only")
     runs = together(executor, crowded, crowded)
     assert all(isinstance(it.ending, Stopped) for it in runs)
@@ -52,7 +50,7 @@ def test_one_that_finds_no_room_beside_the_others_is_launched_alone(executor: Lo
     assert [type(it.ending) for it in runs] == [OutOfMemory, Stopped]
 
 
-def test_on_a_device_first_steps_are_taken_one_at_a_time(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
+def test_first_steps_on_a_device_take_turns(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
     runs = together(executor, *[assign("--on-device", "--step-seconds", 0.05)] * 3, steps=2)
     assert all(isinstance(it.ending, Stopped) for it in runs)
     spans = sorted((at(it, "went on", diary), at(it, "first step", diary)) for it in runs)

@@ -1,4 +1,4 @@
-"""What is noted beside a block: processor time and the device's clock."""
+"""What is recorded with a block: processor time and the device's clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def burn(seconds: float) -> None:
         pass
 
 
-def test_own_time_is_told_from_the_others() -> None:
+def test_processor_time_is_split_into_own_and_others() -> None:
     own, nobody = [psutil.Process()], list[psutil.Process]()
     watches = [BlockWatch(processes, Device("")) for processes in (own, nobody)]
     began = time.perf_counter()
@@ -35,14 +35,14 @@ def test_own_time_is_told_from_the_others() -> None:
     others = watches[1].complete(block, nobody)
     assert mine.own_cpu_seconds == pytest.approx(0.3, abs=0.06)
     assert others.own_cpu_seconds == 0.0
-    # What is ours in the one view is others' in the other.
+    # The own time in one view is the others' time in the other.
     assert others.other_load - mine.other_load == pytest.approx(0.3 / wall, abs=0.15)
     assert mine.steps == 1
 
 
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:  # type: ignore[misc]
-    """A driver that knows two devices, the second of which is held back by heat."""
+    """Simulate a driver of two devices, the second of which is throttled by heat."""
     asked = SimpleNamespace(handles=[])
 
     def by_index(index: int) -> str:
@@ -75,7 +75,7 @@ def watched(device: Device) -> Block:
     return watch.complete(BLOCK, [])
 
 
-def test_the_devices_clock_is_averaged(nvml: SimpleNamespace) -> None:
+def test_the_device_clock_is_averaged(nvml: SimpleNamespace) -> None:
     block = watched(Device(""))
     assert nvml.handles[0] == 0
     assert block.device_clock_mhz == 1500.0
@@ -83,11 +83,11 @@ def test_the_devices_clock_is_averaged(nvml: SimpleNamespace) -> None:
 
 
 @pytest.mark.parametrize(("visible", "handle"), [("1,0", 1), ("GPU-5a", "GPU-5a")])
-def test_the_first_visible_device_is_looked_at(nvml: SimpleNamespace, visible: str, handle: object) -> None:
+def test_the_first_visible_device_is_read(nvml: SimpleNamespace, visible: str, handle: object) -> None:
     block = watched(Device(visible))
     assert nvml.handles[0] == handle
     assert block.throttled == ("heat" if handle == 1 else "")
 
 
-def test_a_device_that_is_not_there_tells_nothing(nvml: SimpleNamespace) -> None:
+def test_a_missing_device_gives_no_clock(nvml: SimpleNamespace) -> None:
     assert watched(Device("7")).device_clock_mhz is None

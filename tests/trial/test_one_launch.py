@@ -17,11 +17,11 @@ from hotlap.records import (
     Completed,
     Crashed,
     Plan,
+    Replicate,
     Run,
     Steps,
     Stopped,
     TurnRequest,
-    TurnSet,
     Workload,
 )
 from hotlap.trial.local import LocalExecutor
@@ -49,12 +49,12 @@ BF16 = Plan(settings=(make_setting("mixed-precision", dtype="bfloat16"),))
 ONE_THREAD = Plan(settings=(make_setting("cpu-threads", threads=1),))
 FUSED = Plan(settings=(make_setting("fused-optimizer", implementation="fused"),))
 
-Take = Callable[..., TurnSet]
+Take = Callable[..., Replicate]
 
 
 @pytest.fixture
 def take(tmp_path: Path) -> Take:
-    def take(*plans: Plan, during: str = "pass", steps: int = 10**9, **fields: Any) -> TurnSet:
+    def take(*plans: Plan, during: str = "pass", steps: int = 10**9, **fields: Any) -> Replicate:
         (tmp_path / "train.py").write_text(SCRIPT.format(during=during, steps=steps))
         workload = Workload(kind="script", target="train.py", directory=str(tmp_path), python=sys.executable)
         fields = {"rounds": 4, "block_seconds": 0.02, "block_steps": 3, "warm_up_limit_seconds": 20.0, **fields}
@@ -64,11 +64,11 @@ def take(tmp_path: Path) -> Take:
     return take
 
 
-def endings(turns: TurnSet) -> list[type]:
+def endings(turns: Replicate) -> list[type]:
     return [type(run.ending) for run in turns.runs]
 
 
-def test_one_process_gives_rounds_of_every_configuration(take: Take, tmp_path: Path) -> None:
+def test_one_process_times_every_configuration(take: Take, tmp_path: Path) -> None:
     plans = (Plan(), Plan(), BF16, ONE_THREAD, Plan(settings=BF16.settings + FUSED.settings))
     turns = take(*plans)
     assert endings(turns) == [Stopped] * 5
@@ -78,7 +78,7 @@ def test_one_process_gives_rounds_of_every_configuration(take: Take, tmp_path: P
     assert len(list((tmp_path / "runs").glob("[0-9]*"))) == 1, "one launch"
     assert all(run.startup_seconds == turns.runs[0].startup_seconds for run in turns.runs)
     for run in turns.runs:
-        assert run.compile == CompileReport() and run.steps == Steps(), "they are of the whole process"
+        assert run.compile == CompileReport() and run.steps == Steps(), "they cover the whole process"
         assert len(run.blocks) > 4 and all(it.steps >= 1 for it in run.blocks)
 
 
@@ -92,7 +92,7 @@ def test_each_configuration_is_timed_while_it_is_on(take: Take) -> None:
 
 
 @pytest.mark.parametrize("arm", [1, 2])
-def test_the_configuration_at_whose_turn_it_failed_is_named(take: Take, arm: int) -> None:
+def test_the_configuration_that_failed_is_named(take: Take, arm: int) -> None:
     plans = [Plan(), ONE_THREAD, ONE_THREAD]
     plans[arm] = BF16
     turns = take(*plans, during="assert not torch.is_autocast_enabled('cpu'), 'no autocast, please'")
@@ -117,20 +117,20 @@ def test_rounds_end_before_the_first_loss_that_is_not_finite(take: Take) -> None
     assert 1 <= len(turns.rounds[0]) < 30
 
 
-def test_time_that_is_over_ends_it(take: Take) -> None:
+def test_the_deadline_ends_a_shared_launch(take: Take) -> None:
     turns = take(Plan(), ONE_THREAD, during="time.sleep(0.05)", rounds=200, most_seconds=6.0)
     assert endings(turns) == [Stopped, Stopped]
     assert len(turns.rounds[0]) < 200
 
 
-def test_arms_that_differ_in_more_than_their_plans_share_nothing() -> None:
+def test_arms_that_differ_in_more_than_plans_cannot_share() -> None:
     one = Assignment(workload=Workload(kind="script", target="train.py", directory="/", python="python"))
     other = msgspec.structs.replace(one, plan=BF16, seed=1)
     with pytest.raises(ValueError, match="plans alone"):
         shared_assignment(TurnRequest(arms=(one, other), one_launch=True))
 
 
-def test_the_reference_has_its_own_levers_all_the_time(take: Take) -> None:
+def test_the_reference_keeps_its_own_levers(take: Take) -> None:
     with_both = Plan(settings=BF16.settings + ONE_THREAD.settings)
     turns = take(BF16, with_both, during="assert torch.is_autocast_enabled('cpu')")
     assert endings(turns) == [Stopped, Stopped]

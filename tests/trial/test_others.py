@@ -1,4 +1,4 @@
-"""What others do on the cores that a child may use, and waiting for them."""
+"""The load of other processes on a child's cores, and waiting for it to end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Assign = Callable[..., Assignment]
 
 
 class Neighbours:
-    """A clock, and others who keep two cores busy until some time."""
+    """A clock, and other processes that keep two cores busy until a given time."""
 
     def __init__(self, until: float) -> None:
         self.now = 0.0
@@ -37,13 +37,13 @@ class Neighbours:
 
 
 @pytest.mark.parametrize(("until", "waited"), [(0.0, 2.0), (5.0, 7.0), (5.4, 8.0), (1e9, 20.0)])
-def test_waiting_ends_when_others_pause_or_patience_does(until: float, waited: float) -> None:
+def test_waiting_ends_when_the_machine_is_quiet_or_time_is_up(until: float, waited: float) -> None:
     there = Neighbours(until)
     wait_for_quiet(20.0, busy=there.busy, clock=lambda: there.now, sleep=there.sleep)
     assert there.now == pytest.approx(waited)
 
 
-def test_without_patience_nothing_is_looked_at() -> None:
+def test_with_no_time_to_wait_nothing_is_measured() -> None:
     there = Neighbours(1e9)
     wait_for_quiet(0.0, busy=there.busy, clock=lambda: there.now, sleep=there.sleep)
     assert there.now == 0.0
@@ -56,8 +56,8 @@ def test_a_moment_between_two_jobs_is_not_quiet() -> None:
     assert there.now == 5.0
 
 
-def test_under_a_quota_others_are_those_who_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container with two of the machine's many cores is not disturbed by what goes on outside of it."""
+def test_under_a_quota_only_its_own_group_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ignore load outside a container that has two of the machine's many cores."""
     (tmp_path / "cpu.stat").write_text("usage_usec 12500000\nuser_usec 1\n")
     monkeypatch.setattr(others, "_quota_group", lambda: tmp_path)
     assert busy_seconds() == 12.5
@@ -85,8 +85,8 @@ def test_the_group_of_the_tightest_quota_is_found(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def one_core_with_a_burner() -> Iterator[psutil.Process]:
-    """This process, and all that it starts, may use one core only, and another process never leaves that alone."""
+def one_core_with_a_busy_process() -> Iterator[psutil.Process]:
+    """Restrict this process and its children to one core, which another process keeps busy."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     burner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
@@ -98,21 +98,21 @@ def one_core_with_a_burner() -> Iterator[psutil.Process]:
         os.sched_setaffinity(0, allowed)
 
 
-def test_a_burner_beside_a_real_child_is_noticed(
-    executor: LocalExecutor, assign: Assign, one_core_with_a_burner: psutil.Process
+def test_a_busy_process_next_to_a_real_child_is_detected(
+    executor: LocalExecutor, assign: Assign, one_core_with_a_busy_process: psutil.Process
 ) -> None:
     run = executor.launch(LaunchRequest(assignment=assign("--step-seconds", 0.001), steps=300))
     (block,) = run.blocks
     assert block.other_load > 0.3
     assert disturbance("account", [run], 1) is not None
-    waits = tree.waited_seconds([one_core_with_a_burner])
-    if waits is not None:  # the system says how long threads waited
+    waits = tree.waited_seconds([one_core_with_a_busy_process])
+    if waits is not None:  # the system reports how long threads waited
         assert max(waits.values()) > 0
         assert block.waited_seconds is not None and block.waited_seconds > 0
 
 
-def test_a_loader_sweep_tells_what_others_did(
-    executor: LocalExecutor, tmp_path: Path, assign: Assign, one_core_with_a_burner: psutil.Process
+def test_a_loader_sweep_reports_the_load_of_others(
+    executor: LocalExecutor, tmp_path: Path, assign: Assign, one_core_with_a_busy_process: psutil.Process
 ) -> None:
     script = tmp_path / "sweep.py"
     script.write_text("import time\nuntil = time.monotonic() + 2.5\nwhile time.monotonic() < until: pass\n")

@@ -1,4 +1,4 @@
-"""What belongs to others is found before an ordinary user's layers meet it."""
+"""Files of other users are found before an ordinary user's overlay layers cover them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ME = 1000
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project of user and group 1000."""
+    """Make a project owned by user and group 1000."""
     if os.geteuid() != 0:
         pytest.skip("only root can give files away")
     (tmp_path / "project" / "ckpt").mkdir(parents=True)
@@ -26,12 +26,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "project"
 
 
-def test_a_project_of_ones_own(project: Path) -> None:
+def test_a_project_owned_by_the_user(project: Path) -> None:
     assert of_others(project) == ""
 
 
 @pytest.mark.parametrize(("user", "group"), [(1001, ME), (ME, 2000)])
-def test_a_file_of_another_user_or_group(project: Path, user: int, group: int) -> None:
-    """Such as of a team's group, which is not the user's first."""
+def test_files_of_other_users_or_groups_are_found(project: Path, user: int, group: int) -> None:
+    """Find, for example, files of a team's group that is not the user's primary group."""
     os.chown(project / "ckpt" / "best.pt", user, group)
     assert of_others(project) == str(project / "ckpt" / "best.pt")

@@ -1,4 +1,4 @@
-"""Out of memory wherever a script may meet it: an outcome with its batch size, and nothing left behind."""
+"""Out of memory anywhere in a script is an outcome with its batch size and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def launch(tmp_path: Path) -> Launch:
 
 
 def surroundings(folder: Path) -> tuple[object, ...]:
-    """What a launch may not change: the project's files, shared memory, open descriptors, settings of this process."""
+    """Collect what a launch must not change: project files, shared memory, descriptors, process settings."""
     return (
         {it.name: it.read_bytes() for it in folder.rglob("*") if it.is_file()},
         sorted(it.name for it in Path("/dev/shm").iterdir()),
@@ -101,7 +101,7 @@ def surroundings(folder: Path) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(("place", "earliest"), [("worker", 0), ("evaluation", 30), ("step 200", 199)])
-def test_each_is_an_outcome_of_its_batch_size_alone(launch: Launch, place: str, earliest: int) -> None:
+def test_out_of_memory_is_an_outcome_of_one_batch_size(launch: Launch, place: str, earliest: int) -> None:
     fits = launch(place, 8)
     assert isinstance(fits.ending, Stopped), fits.ending
     full = launch(place, 16)
@@ -109,8 +109,8 @@ def test_each_is_an_outcome_of_its_batch_size_alone(launch: Launch, place: str, 
     assert "allocate memory" in full.ending.error.lower() and full.ending.steps_done >= earliest
 
 
-def test_ten_in_a_row_leave_nothing_behind(launch: Launch, tmp_path: Path) -> None:
-    """That no process is left, the folder's own fixture looks for after each test."""
+def test_ten_out_of_memory_launches_leave_nothing_behind(launch: Launch, tmp_path: Path) -> None:
+    """Rely on the folder's fixture to check that no process is left."""
     launch("worker", 16)
     before = surroundings(tmp_path / "project")
     for _ in range(10):

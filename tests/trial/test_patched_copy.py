@@ -64,6 +64,6 @@ def test_a_script_below_the_working_directory(project: Path, tmp_path: Path) -> 
     assert Path(copy.directory) == project
 
 
-def test_files_with_nothing_in_common_are_not_copied(project: Path, tmp_path: Path) -> None:
+def test_files_without_a_common_folder_are_not_copied(project: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="too much to copy"):
         patched_copy(script(project), {Path("/etc/elsewhere.py"): b""}, tmp_path)

@@ -1,4 +1,4 @@
-"""How many steps were done is known whatever became of the process, and a hang among many steps is noticed soon."""
+"""The number of steps is known however the process ended, and a hang among many steps is detected soon."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Assign = Callable[..., Assignment]
 
 
 @pytest.mark.parametrize("ranks", [0, 2])
-def test_a_hang_in_a_long_block_is_noticed_within_the_limit_of_a_step(
+def test_a_hang_in_a_long_block_is_detected_within_a_step_limit(
     executor: LocalExecutor, assign: Assign, ranks: int
 ) -> None:
-    """One block of minutes, or with several ranks blocks that grow."""
+    """Hang in one long block or, with several ranks, in growing blocks."""
     assignment = assign("--ranks", ranks, "--fail", "hang", "--fail-at", 5, step_limit_seconds=1.0)
     began = time.monotonic()
     run = executor.launch(LaunchRequest(assignment=assignment, steps=10**9, seconds=600, minimum_steps=100))
@@ -32,16 +32,14 @@ def test_a_hang_in_a_long_block_is_noticed_within_the_limit_of_a_step(
     assert time.monotonic() - began < 200
 
 
-def test_a_slow_script_that_goes_on_is_not_given_up(executor: LocalExecutor, assign: Assign) -> None:
+def test_a_slow_script_that_progresses_is_not_ended(executor: LocalExecutor, assign: Assign) -> None:
     assignment = assign("--step-seconds", 0.1, step_limit_seconds=1.5)
     run = executor.launch(LaunchRequest(assignment=assignment, steps=20))
     assert isinstance(run.ending, Stopped)
 
 
 @pytest.mark.parametrize("how", ["os-exit", "kill", "segmentation-fault"])
-def test_steps_are_known_of_a_process_that_left_without_a_word(
-    executor: LocalExecutor, assign: Assign, how: str
-) -> None:
+def test_steps_of_a_process_that_ended_without_a_report(executor: LocalExecutor, assign: Assign, how: str) -> None:
     assignment = assign("--fail", how, "--fail-at", 7)
     run = executor.launch(LaunchRequest(assignment=assignment, steps=1000))
     assert isinstance(run.ending, Crashed)
@@ -59,13 +57,13 @@ def test_a_counter_is_read_while_and_after_it_is_written(tmp_path: Path) -> None
     assert counters.most() == 70_000
 
 
-def test_a_counter_that_cannot_be_kept_is_a_number_all_the_same(tmp_path: Path) -> None:
+def test_a_counter_that_cannot_be_stored_still_counts(tmp_path: Path) -> None:
     counter = open_counter(tmp_path / "no such folder")
     counter[0] = 3
     assert StepCounters(tmp_path / "no such folder").read() == []
 
 
-def test_what_stalls_and_what_does_not(tmp_path: Path) -> None:
+def test_stalls_are_told_from_progress(tmp_path: Path) -> None:
     now = [0.0]
 
     def after(seconds: float) -> bool:
@@ -73,7 +71,7 @@ def test_what_stalls_and_what_does_not(tmp_path: Path) -> None:
         return stall.noticed()
 
     stall = Stall(StepCounters(tmp_path), 10.0, clock=lambda: now[0])
-    assert not after(100)  # nothing is known of any step
+    assert not after(100)  # no step has been reported
     (tmp_path / "steps-done-1").write_bytes((5).to_bytes(8, sys.byteorder))
     assert not after(9)
     assert not after(9)

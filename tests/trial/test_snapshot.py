@@ -1,4 +1,4 @@
-"""What changed in a directory, whoever changed it."""
+"""Which files of a directory changed, whichever process changed them."""
 
 from __future__ import annotations
 
@@ -43,12 +43,14 @@ def test_the_nearest_files_come_first_and_no_more_than_the_limit(tmp_path: Path)
     assert [Path(path).name for path in snapshot(tmp_path, limit=4)] == ["near0", "near1", "near2", "far0"]
 
 
-def test_a_directory_that_is_not_there_is_empty(tmp_path: Path) -> None:
+def test_a_missing_directory_is_empty(tmp_path: Path) -> None:
     assert snapshot(tmp_path / "missing") == {}
 
 
 @given(SNAPSHOTS, SNAPSHOTS)
-def test_changed_is_what_differs(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> None:
+def test_only_differing_files_count_as_changed(
+    before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]
+) -> None:
     found = changed(before, after)
     assert list(found) == sorted(found)
     assert set(found) == {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}

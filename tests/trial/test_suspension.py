@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hotlap.records import Accelerator, Assignment, Crashed, Run, Stopped, TurnRequest, TurnSet
+from hotlap.records import Accelerator, Assignment, Crashed, Replicate, Run, Stopped, TurnRequest
 from hotlap.trial.local import LocalExecutor
 from hotlap.trial.suspension import Suspender, SuspensionFailedError, can_suspend
 
@@ -23,7 +23,7 @@ STAND_IN = Path(__file__).with_name("cuda_checkpoint.py")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Puts the stand-in on the search path; it keeps its diary in this folder."""
+    """Put the replacement on the search path; it writes its diary to this folder."""
     program = tmp_path / "bin" / "cuda-checkpoint"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -S {shlex.quote(str(STAND_IN))} "$@"\n')
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return kept
 
 
-def take_turns(executor: LocalExecutor, *arms: Assignment, **fields: Any) -> TurnSet:
+def take_turns(executor: LocalExecutor, *arms: Assignment, **fields: Any) -> Replicate:
     request = TurnRequest(
         arms=arms, **{"rounds": 3, "block_seconds": 0.03, "block_steps": 3, "suspended": True, **fields}
     )
@@ -63,14 +63,14 @@ def test_only_the_arm_whose_turn_it_is_holds_the_device(
             first_left.setdefault(it["pid"], it["at"])
     assert len(first_left) == 3
     for left, next_start in zip(sorted(first_left.values()), starts[1:], strict=False):
-        assert left < next_start, "one starts when the one before it has left the device"
+        assert left < next_start, "each starts when the previous one has left the device"
     blocks = sorted((it["began"], it["ended"]) for run in turns.runs for it in diary(run, "block"))
     for earlier, later in pairwise(blocks):
         assert earlier[1] <= later[0]
     assert all(run.longest_pause_seconds > 0 for run in turns.runs)
 
 
-def test_a_device_gets_steps_to_get_up_to_speed(
+def test_a_resumed_device_gets_warm_up_steps(
     executor: LocalExecutor, assign: Assign, diary: Diary, folder: Path
 ) -> None:
     turns = take_turns(executor, assign("--on-device"), assign("--on-device"))
@@ -79,7 +79,7 @@ def test_a_device_gets_steps_to_get_up_to_speed(
 
 
 @pytest.mark.parametrize("fails", ["lock", "checkpoint", "restore", "unlock"])
-def test_where_it_fails_whole_launches_alternate(
+def test_whole_launches_alternate_if_suspension_fails(
     executor: LocalExecutor, assign: Assign, folder: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     monkeypatch.setenv("CUDA_CHECKPOINT_FAILS", fails)
@@ -94,7 +94,7 @@ def test_without_the_program_whole_launches_alternate(executor: LocalExecutor, a
     assert not turns.interleaved and [len(row) for row in turns.rounds] == [3, 3]
 
 
-def test_what_uses_no_device_is_frozen_alone(executor: LocalExecutor, assign: Assign, folder: Path) -> None:
+def test_processes_without_a_device_are_only_frozen(executor: LocalExecutor, assign: Assign, folder: Path) -> None:
     turns = take_turns(executor, assign(), assign())
     assert turns.interleaved and [len(row) for row in turns.rounds] == [3, 3]
     assert not (folder / "diary").exists()
@@ -106,10 +106,10 @@ def test_an_arm_that_crashes_is_not_blamed_on_the_device(executor: LocalExecutor
     assert [type(run.ending) for run in turns.runs] == [Stopped, Crashed]
 
 
-def test_why_it_failed_is_said(folder: Path) -> None:
+def test_the_reason_for_a_failure_is_reported(folder: Path) -> None:
     suspender = Suspender.found()
     assert suspender is not None
-    assert suspender.suspend([1]) == (), "a process without a device is left alone"
+    assert suspender.suspend([1]) == (), "a process without a device is not suspended"
     with pytest.raises(SuspensionFailedError, match="could not restore it: Could not get the state"):
         suspender.restore([1])
     with pytest.raises(SuspensionFailedError, match="cannot be started: No such file"):
@@ -126,6 +126,6 @@ def test_the_driver_must_be_new_enough(folder: Path, kind: str, driver: str, abl
     assert not can_suspend([])
 
 
-def test_no_program_no_suspension(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_suspension_needs_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not can_suspend([Accelerator(kind="cuda", name="A", memory_bytes=1, driver="570.1")])

@@ -1,4 +1,4 @@
-"""What dead runs left is removed, and nothing else."""
+"""The remains of dead runs are removed, and nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ time.sleep(1000)
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """Two runs with what they wrote, and what must stay."""
+    """Make two runs with their files, and files that must be kept."""
     for name in ("0001", "0002"):
         run = tmp_path / "runs" / name
         for part in sweeping.OF_RUNS:
@@ -48,7 +48,7 @@ def runs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A temporary directory of our own, in place of all that are looked into."""
+    """Make a temporary directory that replaces all those that are swept."""
     place = tmp_path / "tmp"
     place.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(place))
@@ -59,7 +59,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             disown(folder)
 
 
-def test_the_files_of_dead_runs_go_and_all_else_stays(runs: Path) -> None:
+def test_only_files_of_dead_runs_are_removed(runs: Path) -> None:
     assert sweep_leftovers(runs) == 2 * len(sweeping.OF_RUNS)
     assert sorted(str(it.relative_to(runs)) for it in runs.rglob("*")) == [
         "0001", "0001/output.txt", "0002", "0002/output.txt",
@@ -67,8 +67,8 @@ def test_the_files_of_dead_runs_go_and_all_else_stays(runs: Path) -> None:
     assert sweep_leftovers(runs) == 0
 
 
-def test_folders_without_permissions_go(runs: Path) -> None:
-    """As a folder of overlayfs that was mounted, and what a script made read-only."""
+def test_folders_without_permissions_are_removed(runs: Path) -> None:
+    """Remove folders like those of a mounted overlayfs, and what a script made read-only."""
     work = runs / "0001" / "layers" / "work" / "work"
     work.mkdir(parents=True)
     (work / "inside").write_text("x")
@@ -77,7 +77,7 @@ def test_folders_without_permissions_go(runs: Path) -> None:
     for folder, mode in ((work, 0o000), (locked, 0o555), (runs / "0002" / "files", 0o500)):
         folder.chmod(mode)
     as_somebody = ordinary_user("hotlap")
-    if as_somebody:  # root may do anything
+    if as_somebody:  # root ignores permissions
         for path in (runs.parent, runs, *runs.rglob("*")):
             os.chown(path, NOBODY, NOBODY)
         for path in runs.parents:
@@ -117,7 +117,7 @@ def test_links_are_never_followed(runs: Path, tmp_path: Path) -> None:
     assert not (runs / "0001" / "files").exists()
 
 
-def test_foreign_entries_stay(runs: Path) -> None:
+def test_files_that_hotlap_did_not_write_are_kept(runs: Path) -> None:
     (runs / "mine" / "files").mkdir(parents=True)
     (runs / "0005").write_text("a file")
     (runs / "0006").mkdir()
@@ -131,21 +131,21 @@ def test_foreign_entries_stay(runs: Path) -> None:
     assert sweep_leftovers(runs / "no such folder") == 0
 
 
-def test_runs_that_only_tried_something_go_as_a_whole(runs: Path) -> None:
+def test_folders_of_probe_runs_are_removed_whole(runs: Path) -> None:
     (runs / ".brief-a1b2" / "layers").mkdir(parents=True)
     (runs / ".caches" / "0").mkdir(parents=True)
     sweep_leftovers(runs)
     assert sorted(it.name for it in runs.iterdir()) == [".caches", "0001", "0002"]
 
 
-def test_it_ends_within_its_bounds(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweeping_is_bounded(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "_MOST_ENTRIES", 3)
     assert sweep_leftovers(runs) < 4
     monkeypatch.undo()
     deep = runs / "0001" / "files"
     deep.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(deep, os.O_RDONLY)
-    for _ in range(1200):  # deeper than descriptors and Python's stack go
+    for _ in range(1200):  # deeper than the limits of descriptors and of Python's stack
         os.mkdir("d", dir_fd=descriptor)
         inner = os.open("d", os.O_RDONLY, dir_fd=descriptor)
         os.close(descriptor)
@@ -155,7 +155,7 @@ def test_it_ends_within_its_bounds(runs: Path, monkeypatch: pytest.MonkeyPatch) 
         sweep_leftovers(runs)
         assert not (runs / "0002" / "files").exists()
     finally:
-        subprocess.run(["rm", "-rf", str(runs)], check=True)  # which no function of Python's can
+        subprocess.run(["rm", "-rf", str(runs)], check=True)  # which no function of Python can remove
 
 
 def test_opening_a_study_sweeps_it(runs: Path, temporary: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_folder_is_swept_when_its_owner_is_dead_and_not_before(temporary: Path
     assert not folder.exists()
 
 
-def test_what_bears_no_mark_or_belongs_to_us_stays(temporary: Path, tmp_path: Path) -> None:
+def test_unmarked_folders_and_our_own_are_kept(temporary: Path, tmp_path: Path) -> None:
     (temporary / "hotlap-without-mark").mkdir()
     (temporary / "other").mkdir()
     (temporary / "other" / sweeping.OWNER).touch()
@@ -222,8 +222,8 @@ def test_what_bears_no_mark_or_belongs_to_us_stays(temporary: Path, tmp_path: Pa
     assert sweep_temporary_folders() == 1
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder that belongs to somebody else")
-def test_the_folder_of_another_user_stays(temporary: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder that belongs to another user")
+def test_the_folder_of_another_user_is_kept(temporary: Path) -> None:
     folder = temporary / "hotlap-theirs"
     folder.mkdir()
     (folder / sweeping.OWNER).touch()

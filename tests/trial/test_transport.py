@@ -1,4 +1,4 @@
-"""Both ways in which a child reaches its controller, and who is kept out of the one that others can reach."""
+"""Both transports between child and controller, and which processes cannot connect to the public one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hotlap.trial.transport import TcpTransport, Transport, UnixTransport, trans
 
 @pytest.fixture
 def opened() -> Iterator[Callable[[Transport], Channel]]:
-    """Listens to a transport until the test is over."""
+    """Listen to a transport until the test is over."""
     channels: list[Channel] = []
 
     def listen(to: Transport) -> Channel:
@@ -35,7 +35,7 @@ def opened() -> Iterator[Callable[[Transport], Channel]]:
 
 @contextmanager
 def calling(path: Path) -> Iterator[of_child.Channel]:
-    """A child's end, which in a child is open until the process ends."""
+    """Connect as a child does, which keeps its end open until the process ends."""
     caller = of_child.Channel(str(path))
     try:
         yield caller
@@ -63,7 +63,7 @@ def test_messages_pass_both_ways(
         assert caller.receive() == Proceed(steps=3)
 
 
-def test_the_secret_is_this_users_alone(opened: Callable[[Transport], Channel], tmp_path: Path) -> None:
+def test_only_this_user_can_read_the_secret(opened: Callable[[Transport], Channel], tmp_path: Path) -> None:
     first, second = TcpTransport(tmp_path / "first"), TcpTransport(tmp_path / "second")
     opened(first)
     opened(second)
@@ -75,7 +75,7 @@ def test_the_secret_is_this_users_alone(opened: Callable[[Transport], Channel], 
 @pytest.mark.parametrize(
     "said", [b'{"type":"hello","process":1}\n', b"\n", b"x" * 1000, b"0" * 64 + b'\n{"type":"hello","process":1}\n']
 )
-def test_who_does_not_know_the_secret_is_not_heard(
+def test_connections_without_the_secret_are_refused(
     said: bytes, opened: Callable[[Transport], Channel], tmp_path: Path
 ) -> None:
     transport = TcpTransport(tmp_path / "socket")
@@ -93,7 +93,7 @@ def test_who_does_not_know_the_secret_is_not_heard(
     assert [it.hello for it in controller.connections] == [Hello(process=2)]
 
 
-def test_where_no_unix_socket_can_be_it_is_a_port(opened: Callable[[Transport], Channel], tmp_path: Path) -> None:
+def test_a_port_is_used_where_unix_sockets_cannot_be(opened: Callable[[Transport], Channel], tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
     found, usual = transport_at(folder / "socket"), transport_at(tmp_path / "socket")
@@ -114,4 +114,4 @@ def test_a_launch_is_timed_through_a_port(
     monkeypatch.setattr(child, "transport_at", without_unix)
     run = executor.launch(LaunchRequest(assignment=assign(), steps=4))
     assert isinstance(run.ending, Stopped) and run.blocks[0].steps == 3 and used
-    assert run.hosts == (), "the controller is no host that the script connects to"
+    assert run.hosts == (), "the controller is not a host that the script connects to"

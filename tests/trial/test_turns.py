@@ -1,4 +1,4 @@
-"""Arms that take turns: who ran when, what becomes of a set in which something goes wrong, and the other way round."""
+"""Arms that take turns: which arm ran when, and what becomes of a replicate in which an arm fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hotlap.records import Assignment, Completed, Crashed, OutOfMemory, Run, Stopped, TimedOut, TurnRequest, TurnSet
+from hotlap.records import Assignment, Completed, Crashed, OutOfMemory, Replicate, Run, Stopped, TimedOut, TurnRequest
 from hotlap.trial.local import LocalExecutor
 
 Assign = Callable[..., Assignment]
@@ -18,13 +18,13 @@ LEAST_STEPS = 3
 """Of a block, however slow the machine is."""
 
 
-def take_turns(executor: LocalExecutor, *arms: Assignment, **fields: Any) -> TurnSet:
+def take_turns(executor: LocalExecutor, *arms: Assignment, **fields: Any) -> Replicate:
     fields = {"rounds": 4, "block_seconds": 0.03, "block_steps": LEAST_STEPS, **fields}
     return executor.take_turns(TurnRequest(arms=arms, **fields))
 
 
 def timed(run: Run, diary: Diary) -> list[dict[str, Any]]:
-    """The diary's entries of the blocks after warm-up."""
+    """Read the diary entries of the blocks after warm-up."""
     return diary(run, "block")[run.warm_up_blocks :]
 
 
@@ -58,8 +58,8 @@ def test_the_order_is_random_and_repeatable(executor: LocalExecutor, assign: Ass
     assert order(1) == first
 
 
-def test_only_the_one_whose_turn_it_is_runs(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
-    """A thread and a worker process of each arm write down when they ran: never while another arm's block lasted."""
+def test_only_one_arm_runs_at_a_time(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
+    """Check that no thread or worker process ran during another arm's block."""
     turns = take_turns(executor, assign("--beat"), assign("--beat"), block_seconds=0.1)
     blocks = [timed(run, diary) for run in turns.runs]
     beats = [[it["at"] for kind in ("thread", "worker") for it in diary(run, kind)] for run in turns.runs]
@@ -86,17 +86,17 @@ def test_first_steps_on_a_device_are_taken_one_at_a_time(
         assert earlier[1] <= later[0]
 
 
-def test_one_alone_does_not_wait(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
+def test_a_single_arm_does_not_wait(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
     turns = take_turns(executor, assign("--on-device"), rounds=1)
     assert [it["waits"] for it in diary(turns.runs[0], "arrived")] == [False]
 
 
-def test_who_fails_while_it_waits_ends_the_set(executor: LocalExecutor, assign: Assign) -> None:
+def test_an_arm_that_fails_while_waiting_ends_the_replicate(executor: LocalExecutor, assign: Assign) -> None:
     turns = take_turns(executor, assign("--on-device", "--fail-at", 0), assign("--on-device"))
     assert [type(run.ending) for run in turns.runs] == [Crashed, Stopped]
 
 
-def test_a_script_too_short_keeps_its_complete_rounds(executor: LocalExecutor, assign: Assign) -> None:
+def test_a_short_script_keeps_its_complete_rounds(executor: LocalExecutor, assign: Assign) -> None:
     short = assign("--steps", 800, "--step-seconds", 0.002)
     turns = take_turns(executor, assign(), short, rounds=1000, warm_up_limit_seconds=0.2)
     assert isinstance(turns.runs[0].ending, Stopped)
@@ -111,15 +111,15 @@ def test_a_script_that_ends_before_the_warm_up_leaves_no_rounds(executor: LocalE
 
 
 @pytest.mark.parametrize("step", [0, 5, 300])
-def test_an_arm_that_crashes_ends_the_set(executor: LocalExecutor, assign: Assign, step: int) -> None:
-    """At the start, during warm-up, and during the rounds."""
+def test_an_arm_that_crashes_ends_the_replicate(executor: LocalExecutor, assign: Assign, step: int) -> None:
+    """Crash at the start, during warm-up, and during the rounds."""
     turns = take_turns(executor, assign(), assign("--fail-at", step), assign(), rounds=1000)
     assert [type(run.ending) for run in turns.runs] == [Stopped, Crashed, Stopped]
     assert turns.rounds == ((), (), ())
     assert turns.interleaved
 
 
-def test_an_arm_that_hangs_ends_the_set(executor: LocalExecutor, assign: Assign) -> None:
+def test_an_arm_that_hangs_ends_the_replicate(executor: LocalExecutor, assign: Assign) -> None:
     hanging = assign("--fail", "hang", "--fail-at", 5, block_limit_seconds=0.5)
     turns = take_turns(executor, assign(), hanging)
     assert [type(run.ending) for run in turns.runs] == [Stopped, TimedOut]
@@ -133,12 +133,12 @@ def test_arms_of_several_processes(executor: LocalExecutor, assign: Assign) -> N
     assert all(block.samples == 2 * 4 * block.steps for run in turns.runs for block in run.blocks)
 
 
-def test_where_samples_are_unknown_steps_are_counted(executor: LocalExecutor, assign: Assign) -> None:
+def test_steps_are_counted_if_samples_are_unknown(executor: LocalExecutor, assign: Assign) -> None:
     turns = take_turns(executor, assign("--samples", 0), rounds=2)
     assert turns.rounds == (tuple(block.wall_seconds / block.steps for block in turns.runs[0].blocks[-2:]),)
 
 
-def test_the_last_second_of_a_set_ends_it(executor: LocalExecutor, assign: Assign) -> None:
+def test_the_deadline_of_a_replicate_ends_it(executor: LocalExecutor, assign: Assign) -> None:
     arms = assign("--step-seconds", 0.01), assign("--step-seconds", 0.01)
     whole = take_turns(executor, *arms, rounds=200, most_seconds=6.0)
     assert all(isinstance(run.ending, Stopped) for run in whole.runs)
@@ -158,8 +158,8 @@ def test_warm_up_has_a_limit(executor: LocalExecutor, assign: Assign) -> None:
 # -- one arm at a time ----------------------------------------------------------------------------
 
 
-def launches(turns: TurnSet, directory: Path) -> list[str]:
-    """The step seconds (which tell the arms apart) of the launches, in order."""
+def launches(turns: Replicate, directory: Path) -> list[str]:
+    """Return the arms of the launches, identified by their step seconds, in order."""
     found = []
     for assignment in sorted(directory.glob("*/assignment.json")):
         text = assignment.read_text()
@@ -167,7 +167,9 @@ def launches(turns: TurnSet, directory: Path) -> list[str]:
     return found
 
 
-def test_whole_launches_there_and_back(executor: LocalExecutor, assign: Assign, tmp_path: Path, diary: Diary) -> None:
+def test_whole_launches_alternate_in_mirrored_order(
+    executor: LocalExecutor, assign: Assign, tmp_path: Path, diary: Diary
+) -> None:
     arms = assign("--step-seconds", 0.002), assign("--step-seconds", 0.01)
     turns = take_turns(executor, *arms, interleaved=False, rounds=5)
     assert not turns.interleaved
@@ -184,16 +186,14 @@ def test_arms_that_do_not_fit_together_are_alternated(executor: LocalExecutor, a
     assert [len(row) for row in turns.rounds] == [4, 4]
 
 
-def test_a_library_that_finds_no_room_beside_another_arm(
-    executor: LocalExecutor, assign: Assign, tmp_path: Path
-) -> None:
+def test_a_library_without_memory_next_to_another_arm(executor: LocalExecutor, assign: Assign, tmp_path: Path) -> None:
     arm = assign("--alone", tmp_path, "--refused", "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED")
     turns = take_turns(executor, arm, arm)
     assert not turns.interleaved
     assert [type(run.ending) for run in turns.runs] == [Stopped, Stopped]
 
 
-def test_a_round_in_which_an_allocator_found_no_memory_is_made_again(executor: LocalExecutor, assign: Assign) -> None:
+def test_a_round_with_allocator_retries_is_repeated(executor: LocalExecutor, assign: Assign) -> None:
     turns = take_turns(executor, assign(), assign("--retry-every", 4), rounds=6)
     assert turns.interleaved
     assert [len(row) for row in turns.rounds] == [6, 6]
@@ -203,13 +203,13 @@ def test_a_round_in_which_an_allocator_found_no_memory_is_made_again(executor: L
     assert len(run.blocks) == run.warm_up_blocks + 6 + void
 
 
-def test_arms_whose_allocators_never_find_memory_are_alternated(executor: LocalExecutor, assign: Assign) -> None:
+def test_arms_whose_allocators_always_retry_are_alternated(executor: LocalExecutor, assign: Assign) -> None:
     turns = take_turns(executor, assign(), assign("--retry-every", 1))
     assert not turns.interleaved
     assert [len(row) for row in turns.rounds] == [4, 4]
 
 
-def test_an_arm_that_needs_too_much_by_itself_is_out_of_memory(executor: LocalExecutor, assign: Assign) -> None:
+def test_an_arm_too_large_by_itself_is_out_of_memory(executor: LocalExecutor, assign: Assign) -> None:
     turns = take_turns(executor, assign(), assign("--fail", "device-memory", "--fail-at", 0))
     assert not turns.interleaved
     assert [type(run.ending) for run in turns.runs] == [Stopped, OutOfMemory]

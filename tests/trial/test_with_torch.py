@@ -1,4 +1,4 @@
-"""Controller and runtime together, on a script that knows of neither."""
+"""The controller and the runtime together, on an unmodified script."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def test_a_launch(assignment: Assignment, tmp_path: Path) -> None:
     assert run.host_peak_bytes > 50 * 2**20
 
 
-def test_the_last_second_of_a_launch_ends_it_at_the_next_step(assignment: Assignment, tmp_path: Path) -> None:
+def test_the_deadline_of_a_launch_ends_it_at_the_next_step(assignment: Assignment, tmp_path: Path) -> None:
     request = LaunchRequest(assignment=assignment, steps=300, seconds=60.0, minimum_steps=100, most_seconds=0.5)
     run = LocalExecutor(tmp_path / "runs").launch(request)
     assert isinstance(run.ending, Stopped)
-    assert len(run.steps.wall_seconds) == 2  # it starts for longer than that
+    assert len(run.steps.wall_seconds) == 2  # start-up takes longer than that
 
 
 GUARDED = """
@@ -70,7 +70,7 @@ import torch
 class Guarded(torch.nn.Linear):
     @property
     def config(self):
-        raise RuntimeError("ask the registry")
+        raise RuntimeError("not registered")
 
 
 model = Guarded(4, 1)
@@ -81,18 +81,18 @@ while True:
 """
 
 
-def test_an_object_that_answers_no_question_ends_no_run(tmp_path: Path) -> None:
+def test_a_model_whose_attributes_raise_does_not_end_the_run(tmp_path: Path) -> None:
     (tmp_path / "guarded.py").write_text(GUARDED)
     workload = Workload(kind="script", target="guarded.py", directory=str(tmp_path), python=sys.executable)
     executor = LocalExecutor(tmp_path / "runs")
     run = executor.launch(LaunchRequest(assignment=Assignment(workload=workload, instruments=(Observe(),)), steps=5))
     assert isinstance(run.ending, Stopped), run.ending
     assert len(run.steps.wall_seconds) == 5
-    assert any("ask the registry" in it for it in run.notes)
+    assert any("not registered" in it for it in run.notes)
 
 
 @pytest.mark.slow
-def test_a_set(assignment: Assignment, tmp_path: Path) -> None:
+def test_a_replicate(assignment: Assignment, tmp_path: Path) -> None:
     request = TurnRequest(arms=(assignment, assignment), rounds=3, block_seconds=0.1, warm_up_limit_seconds=20)
     turns = LocalExecutor(tmp_path / "runs").take_turns(request)
     assert [type(run.ending) for run in turns.runs] == [Stopped, Stopped]
@@ -107,7 +107,7 @@ def test_the_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "kept_away"), [("namespaces", True), ("none", False)])
-def test_what_a_program_of_the_script_writes_is_named(
+def test_files_written_by_a_started_program_are_named(
     assignment: Assignment, tmp_path: Path, mode: ProtectionMode, kept_away: bool
 ) -> None:
     text = (tmp_path / "train.py").read_text()
@@ -120,10 +120,8 @@ def test_what_a_program_of_the_script_writes_is_named(
     assert not [it for it in run.files if "runs" in Path(it.path).relative_to(tmp_path).parts]
 
 
-def test_a_script_whose_libraries_look_torch_up_is_seen_and_its_files_stay(
-    assignment: Assignment, tmp_path: Path
-) -> None:
-    """As datasets, transformers and evaluate do, long before anybody imports torch."""
+def test_a_library_that_looks_up_torch_does_not_stop_observation(assignment: Assignment, tmp_path: Path) -> None:
+    """Look up torch before it is imported, as datasets, transformers and evaluate do."""
     text = (tmp_path / "train.py").read_text().replace("while True:", "torch.save({}, 'best.pt')\nwhile True:")
     looks = "import importlib.util\nassert importlib.util.find_spec('torch')\n"
     (tmp_path / "train.py").write_text(looks + text)

@@ -1,4 +1,4 @@
-"""Whose command may be run unasked: studies that this user made here, and no others."""
+"""The command of a study runs without confirmation only if this user made the study here."""
 
 from __future__ import annotations
 
@@ -132,11 +132,13 @@ def test_yes_goes_on_without_asking(
     executor = FakeExecutor()
     assert main(["tune", "--quiet", "--resume", "--yes", str(folder)], engine=engine(executor)) == 0
     assert executor.requests > 0 and "It would run" in capsys.readouterr().err
-    assert not made_here(folder), "running a study does not make it ours"
+    assert not made_here(folder), "running a study does not sign it"
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("yes\n", 0), ("\n", 2), ("n\n", 2), ("", 2)])
-def test_a_person_is_asked(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int) -> None:
+def test_a_person_is_prompted(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
     folder = interrupted()
     another_key(monkeypatch, tmp_path)
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
@@ -146,7 +148,7 @@ def test_a_person_is_asked(work: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert "Run it? [y/N]" in said.getvalue()
 
 
-def test_a_study_of_the_first_format_asks(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_of_the_first_format_prompts(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path(shutil.copytree(FROZEN, work / ".hotlap" / "20260131-142501-337"))
     assert resume(str(folder)) == (2, 0)
     assert "it is not signed" in capsys.readouterr().err

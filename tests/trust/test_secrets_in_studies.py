@@ -15,7 +15,7 @@ from fake_executor import FakeExecutor
 from hotlap.api import Engine
 from hotlap.cli.main import main
 from hotlap.experiment.options import Options
-from hotlap.records import Crashed, LaunchRequest, Machine, Run, TurnRequest, TurnSet, Workload
+from hotlap.records import Crashed, LaunchRequest, Machine, Replicate, Run, TurnRequest, Workload
 from hotlap.study import JOURNAL, create_study, load_study
 from hotlap.study.journal import Journal
 
@@ -25,7 +25,7 @@ QUICK = ["tune", "--quiet", "--only", "compile,huge-pages"]
 
 
 class Seeing(FakeExecutor):
-    """Trials by arithmetic that remember the arguments they were asked to give to the script."""
+    """Computed trials that record the script's arguments."""
 
     def __init__(self, interrupt_after: int | None = None) -> None:
         super().__init__(interrupt_after=interrupt_after)
@@ -35,7 +35,7 @@ class Seeing(FakeExecutor):
         self.arguments.add(request.assignment.workload.arguments)
         return super().launch(request)
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         self.arguments |= {it.workload.arguments for it in request.arms}
         return super().take_turns(request)
 

@@ -20,9 +20,8 @@ from hotlap.api.engine import (
 )
 from hotlap.errors import UsageError
 from hotlap.experiment.options import BatchChoices, EstimateChoices, Options, with_quick_budget
-from hotlap.measure.quality import USUAL_LEVEL
 from hotlap.objective import USUAL_SLOWDOWN, for_inference
-from hotlap.records import InferenceGoal, NetworkMode, Objective, Study, Workload
+from hotlap.records import USUAL_LEVEL, InferenceGoal, NetworkMode, Objective, Study, Workload
 from hotlap.study import BATCHES, INFERENCES, MEMORIES, PROFILES
 
 SPEED = Objective()

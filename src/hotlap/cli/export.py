@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from hotlap import api
-from hotlap.cli import screen
+from hotlap.cli import artefact, screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.named import named_study
 from hotlap.errors import UsageError
@@ -17,12 +17,14 @@ from hotlap.export.tables import tables
 from hotlap.export.tensorboard import write_tensorboard
 from hotlap.export.wandb import PROJECT, write_wandb
 
+ARTEFACT = "artefact"
 FORMATS = ("csv", "tensorboard", "mlflow", "wandb")
 
 _DESCRIPTION = """\
 Writes a study, by default the last one, for other tools: tidy tables (csv), event files
 (tensorboard), or a run of an experiment tracker (mlflow, wandb). Nothing is measured, and nothing
-leaves this machine unless you name the place."""
+leaves this machine unless you name the place. `hotlap export artefact` is different: it writes the
+model that a study of `hotlap infer` recommends as a folder to deploy, and examines it."""
 
 _EXAMPLES = """\
 examples:
@@ -30,6 +32,7 @@ examples:
   hotlap export tensorboard --out runs
   hotlap export mlflow --tracking-uri http://localhost:5000 .hotlap/20260131-142501-337
   hotlap export wandb                          offline; `wandb sync` sends it, if you want
+  hotlap export artefact --to model            a model as files that run without hotlap
 
 tensorboard, mlflow and wandb need the extra of that name: pip install "hotlap[tensorboard]"."""
 
@@ -39,7 +42,7 @@ _OPTIONS_OF = {"force": "csv", "tracking_uri": "mlflow", "experiment": "mlflow",
 def parser() -> Parser:
     """The command's options."""
     made = Parser("hotlap export", _DESCRIPTION, _EXAMPLES, usage="hotlap export [options] FORMAT [STUDY]")
-    made.add_argument("format", choices=FORMATS, metavar="FORMAT", help=f"one of {', '.join(FORMATS)}")
+    made.add_argument("format", choices=FORMATS, metavar="FORMAT", help=f"one of {', '.join(FORMATS)}, {ARTEFACT}")
     made.add_argument("study", nargs="?", type=Path, default=api.STUDIES, help="a study, or a folder of studies")
     made.add_argument("--out", type=Path, metavar="DIR", help="write to this folder (default: hotlap-export/FORMAT)")
     made.add_argument(
@@ -58,6 +61,8 @@ def parser() -> Parser:
 
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
+    if words[:1] == [ARTEFACT]:
+        return artefact.main(words[1:], engine)
     choices = parser().parse_args(words)
     _refuse_foreign(choices)
     folder = choices.out if choices.out is not None else Path("hotlap-export") / choices.format

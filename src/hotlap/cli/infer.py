@@ -10,7 +10,7 @@ from hotlap.cli.arguments import Parser, share
 from hotlap.cli.goals import add_inference_goal_options, inference_objective_from
 from hotlap.experiment.options import check, with_quick_budget
 from hotlap.levers.api import inference_levers
-from hotlap.measure.quality import USUAL_LEVEL
+from hotlap.records import USUAL_LEVEL
 from hotlap.study import INFERENCES
 
 _DESCRIPTION = """\
@@ -47,7 +47,7 @@ def parser() -> Parser:
         help=f"what cosine and agreement of outputs must reach (default: {USUAL_LEVEL:g})",
     )  # fmt: skip
     add_inference_goal_options(made)
-    options.add_search_options(made)
+    options.add_search_options(made, of_calls=True)
     options.add_quick_option(made)
     options.add_lever_options(made)
     options.add_output_options(made, plan=False)

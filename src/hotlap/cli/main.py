@@ -42,7 +42,7 @@ COMMANDS = {
     "rule": "list the patterns that lint finds, or show the page of one",
     "new": "write a complete, fast training script to begin with",
     "levers": "list the levers: what each does, when it helps, which proof it requires",
-    "export": "write a study as CSV tables, or for TensorBoard, MLflow or Weights & Biases",
+    "export": "write a study as tables or for a tracker, or its model as files to deploy",
     "demo": "tune a small workload that ships with hotlap",
 }
 
@@ -86,7 +86,7 @@ def _attempt(words: list[str], engine: Engine | None, signals: EndingSignals) ->
         code = _dispatch(words, engine)
         sys.stdout.flush()
     except HotlapError as error:
-        if _wants_traceback(words):
+        if _shows_traceback(words):
             import traceback
 
             screen.quote_error(traceback.format_exc())
@@ -103,7 +103,7 @@ def _attempt(words: list[str], engine: Engine | None, signals: EndingSignals) ->
     except OSError as error:
         if signals.received is not None:
             return _KILLED  # the terminal is closed: nothing can be written
-        if error.errno not in _NO_ROOM or _wants_traceback(words):
+        if error.errno not in _NO_ROOM or _shows_traceback(words):
             raise
         screen.complain(_disk_is_full(error))
         return 1
@@ -177,7 +177,7 @@ def _no_such_command(word: str) -> UsageError:
     )
 
 
-def _wants_traceback(words: list[str]) -> bool:
+def _shows_traceback(words: list[str]) -> bool:
     """Return whether ``--debug`` is an option of hotlap, not of the script."""
     if not words or words[0] not in COMMANDS:
         return "--debug" in words

@@ -91,8 +91,8 @@ def add_quick_option(parser: Parser) -> None:
     )
 
 
-def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
-    """Add the options for the budget and strictness of a search."""
+def add_search_options(parser: Parser, *, budget: float | None = None, of_calls: bool = False) -> None:
+    """Add the options for the budget and strictness of a search; ``of_calls``: of how a model is called."""
     default = "no limit" if budget is None else f"{budget / 60:g}m"
     group = parser.add_argument_group("the search")
     group.add_argument(
@@ -109,15 +109,17 @@ def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
         metavar="SHARE",
         help="the smallest gain worth having (default: 1%%)",
     )
-    add_parity_option(group, "--steps")
+    if not of_calls:
+        add_parity_option(group, "--steps")
+    verified = "that outputs keep the quality" if of_calls else "that training produces the same results"
     group.add_argument(
         "--accept-unverified",
         action="store_true",
-        help="keep a faster lever even if it could not be verified that training produces the same results",
+        help=f"keep a faster lever even if it could not be verified {verified}",
     )
     add_seed_option(group, "trials")
     add_isolation_options(parser)
-    add_limit_options(parser)
+    add_limit_options(parser, of_calls=of_calls)
 
 
 def add_seed_option(group: argparse._ActionsContainer, what: str = "launches") -> None:
@@ -131,12 +133,13 @@ def add_seed_option(group: argparse._ActionsContainer, what: str = "launches") -
     )
 
 
-def add_limit_options(parser: Parser, *, rounds: bool = True) -> None:
-    """Add rarely needed limits; ``rounds`` for commands that compare times."""
+def add_limit_options(parser: Parser, *, rounds: bool = True, of_calls: bool = False) -> None:
+    """Add rarely needed limits; ``rounds`` for commands that compare times, ``of_calls`` for those of a model."""
     group = parser.add_argument_group("limits, rarely needed")
+    first, rest = ("call", "no call ends") if of_calls else ("step", "training makes no progress")
     for flag, default, what in (
-        ("--startup-limit", 600.0, "abort a trial that takes longer than this to its first step"),
-        ("--block-limit", 300.0, "abort a trial if training makes no progress for this long"),
+        ("--startup-limit", 600.0, f"abort a trial that takes longer than this to its first {first}"),
+        ("--block-limit", 300.0, f"abort a trial if {rest} for this long"),
     ):
         group.add_argument(
             flag,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -16,10 +14,9 @@ from hotlap.cli.arguments import Parser
 from hotlap.cli.named import named_study
 from hotlap.cli.options import add_comparison_options, add_isolation_options, add_limit_options, comparison_options_from
 from hotlap.cli.trust import add_trust_option, approval
+from hotlap.cli.watching import watched
 from hotlap.cli.workload import workload_from
-from hotlap.experiment.draft import OnProgress, say_nothing
 from hotlap.records import Patch, Study
-from hotlap.render.live import LiveView
 from hotlap.render.patch import patch_summary, patch_text
 
 DONE, REFUSED = 0, 1
@@ -120,23 +117,12 @@ def _proved(choices: argparse.Namespace, found: Study, patch: Patch, command: li
         patch,
         comparison_options_from(choices),
         engine.executor,
-        partial(_watched, choices, found),
+        partial(watched, choices, found),
         given=workload_from(command, "patch") if command else None,
         approve=approval(choices),
         again=choices.again,
         on_note=screen.note,
     )
-
-
-@contextmanager
-def _watched(choices: argparse.Namespace, found: Study) -> Iterator[OnProgress]:
-    if choices.quiet:
-        yield say_nothing
-        return
-    console = screen.err()
-    interactive = screen.redraws(console) and not choices.show_output
-    with LiveView(console, found.workload, interactive=interactive) as view:
-        yield view.update
 
 
 # -- output and writing ---------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hotlap import plan as plans_of
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.observe import Observation, account_of
-from hotlap.experiment.quiet import quietly, runs_of_set
+from hotlap.experiment.quiet import quietly, runs_of_replicate
 from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.levers.data import loader as loader_lever
 from hotlap.levers.support.situations import make_setting
@@ -118,7 +118,7 @@ def _loader_alone(trials: Trials, draft: StudyDraft, situation: Situation) -> tu
     if not trials.fits(cost):
         draft.warn("The loader alone was not timed: the budget is too small.")
         return ()
-    draft.tell("ceilings", f"The loader alone, with {len(settings)} settings")
+    draft.report("ceilings", f"The loader alone, with {len(settings)} settings")
     assignment = msgspec.structs.replace(trials.assignment(), instruments=(SweepLoader(settings=settings),))
     run, disturbed = quietly(
         trials,
@@ -170,17 +170,19 @@ def _loader_ceiling(facts: ScriptFacts, phases: PhaseAccount, rates: tuple[Loade
 
 def _model_ceiling(trials: Trials, draft: StudyDraft, phases: PhaseAccount) -> list[Ceiling]:
     """Time the script with its first batch replayed from memory, next to the script: no loader can save that time."""
-    if not trials.fits(trials.costs.of_set([plans_of.EMPTY] * 2, FEWEST_ROUNDS)):
+    if not trials.fits(trials.costs.of_replicate([plans_of.EMPTY] * 2, FEWEST_ROUNDS)):
         draft.warn("The model alone was not timed: the budget is too small.")
         return []
-    draft.tell("ceilings", "The model alone, with its first batch replayed from memory")
+    draft.report("ceilings", "The model alone, with its first batch replayed from memory")
     arms = [Arm(), Arm(instruments=(ReplayBatch(),))]
     turns, disturbed = quietly(
         trials,
         draft,
         "model-alone",
-        lambda patience: trials.take_set(arms, rounds=FEWEST_ROUNDS, purpose="model alone", patience_seconds=patience),
-        runs_of_set,
+        lambda patience: trials.take_replicate(
+            arms, rounds=FEWEST_ROUNDS, purpose="model alone", patience_seconds=patience
+        ),
+        runs_of_replicate,
         stage="ceilings",
     )
     draft.disturbed("model-alone", disturbed)

@@ -11,27 +11,27 @@ from hotlap.measure import levels, speed
 from hotlap.measure.disturbance import disturbances
 from hotlap.measure.latency import latency
 from hotlap.measure.metrics.api import compare_metrics
-from hotlap.records import Comparison, Plan, Run, SpeedComparison, Stopped, TurnSet
+from hotlap.records import Comparison, Plan, Replicate, Run, SpeedComparison, Stopped
 
 BASELINE, REPEAT, CANDIDATE = range(3)
 
 
-def compare_sets(
-    sets: Sequence[TurnSet], *, delta: float, confidence: float, arms: tuple[int, int, int] = (0, 1, 2)
+def compare_replicates(
+    replicates: Sequence[Replicate], *, delta: float, confidence: float, arms: tuple[int, int, int] = (0, 1, 2)
 ) -> SpeedComparison:
     """Compare the arm ``arms[2]`` with ``arms[0]``; ``arms[1]`` is the reference's repeat."""
-    runs = [run for it in sets for run in it.runs]
+    runs = [run for it in replicates for run in it.runs]
     remarks = list(disturbances(runs))
-    if not all(it.interleaved for it in sets):
+    if not all(it.interleaved for it in replicates):
         remarks.append("Memory sufficed for only one launch at a time, so whole launches were alternated.")
-    baseline, repeat, candidate = ([it.rounds[arm] for it in sets] for arm in arms)
+    baseline, repeat, candidate = ([it.rounds[arm] for it in replicates] for arm in arms)
     return speed.compare(baseline, repeat, candidate, delta=delta, confidence=confidence, remarks=remarks)
 
 
 def comparison_of(
     reference: Plan,
     candidate: Plan,
-    sets: Sequence[TurnSet],
+    replicates: Sequence[Replicate],
     found: SpeedComparison,
     *,
     reference_arm: int = BASELINE,
@@ -47,35 +47,35 @@ def comparison_of(
         baseline=reference,
         candidate=candidate,
         speed=found,
-        baseline_peak_bytes=largest_peak_bytes(sets, reference_arm),
-        candidate_peak_bytes=largest_peak_bytes(sets, candidate_arm),
-        metrics=compare_metrics(sets, confidence=found.confidence, arms=(BASELINE, REPEAT, candidate_arm))
+        baseline_peak_bytes=largest_peak_bytes(replicates, reference_arm),
+        candidate_peak_bytes=largest_peak_bytes(replicates, candidate_arm),
+        metrics=compare_metrics(replicates, confidence=found.confidence, arms=(BASELINE, REPEAT, candidate_arm))
         if ran_twice
         else (),
-        baseline_seconds_per_sample=levels.seconds_per_sample(sets, reference_arm, confidence=found.confidence),
-        extra_startup_seconds=levels.extra_startup_seconds(sets, confidence=found.confidence, arms=arms),
-        energy=levels.energy(sets, confidence=found.confidence, arms=arms),
-        baseline_latency=latency(sets, reference_arm, confidence=found.confidence),
-        candidate_latency=latency(sets, candidate_arm, confidence=found.confidence),
+        baseline_seconds_per_sample=levels.seconds_per_sample(replicates, reference_arm, confidence=found.confidence),
+        extra_startup_seconds=levels.extra_startup_seconds(replicates, confidence=found.confidence, arms=arms),
+        energy=levels.energy(replicates, confidence=found.confidence, arms=arms),
+        baseline_latency=latency(replicates, reference_arm, confidence=found.confidence),
+        candidate_latency=latency(replicates, candidate_arm, confidence=found.confidence),
     )
 
 
 def compare_parts(
-    sets: Sequence[TurnSet], *, delta: float, confidence: float, reference_arm: int, candidate_arm: int
+    replicates: Sequence[Replicate], *, delta: float, confidence: float, reference_arm: int, candidate_arm: int
 ) -> SpeedComparison:
     """Compare two arms without a repeat.
 
     The gate is the difference between the baseline (arm 0) and its repeat (arm 1) in the same rounds.
     """
     baseline, repeat, reference, candidate = (
-        [it.rounds[arm] for it in sets] for arm in (BASELINE, REPEAT, reference_arm, candidate_arm)
+        [it.rounds[arm] for it in replicates] for arm in (BASELINE, REPEAT, reference_arm, candidate_arm)
     )
     again = [speed.repeat_of(*rows) for rows in zip(reference, baseline, repeat, strict=True)]
     return speed.compare(reference, again, candidate, delta=delta, confidence=confidence)
 
 
 def comparison_within_launch(
-    reference: Plan, candidate: Plan, turns: TurnSet, *, delta: float, arms: tuple[int, int]
+    reference: Plan, candidate: Plan, turns: Replicate, *, delta: float, arms: tuple[int, int]
 ) -> Comparison:
     """Compare two arms (reference, candidate) of a single launch whose arms 0 and 1 are the same.
 
@@ -92,9 +92,9 @@ def peak_bytes(run: Run) -> int:
     return run.device_peak_bytes or run.host_peak_bytes
 
 
-def launch_noise(sets: Sequence[TurnSet]) -> list[float]:
+def launch_noise(replicates: Sequence[Replicate]) -> list[float]:
     """The difference between the reference and its repeat in each replicate, as logarithms."""
-    return [_log_ratio(it.rounds[BASELINE], it.rounds[REPEAT]) for it in sets]
+    return [_log_ratio(it.rounds[BASELINE], it.rounds[REPEAT]) for it in replicates]
 
 
 def divergence(reference: Run, candidate: Run) -> Failure | None:
@@ -110,6 +110,6 @@ def _log_ratio(one: Sequence[float], other: Sequence[float]) -> float:
     return fmean(math.log(a / b) for a, b in zip(one, other, strict=True))
 
 
-def largest_peak_bytes(sets: Sequence[TurnSet], arm: int) -> int:
+def largest_peak_bytes(replicates: Sequence[Replicate], arm: int) -> int:
     """The largest peak of an arm's launches; 0 if there is none."""
-    return max((peak_bytes(it.runs[arm]) for it in sets), default=0)
+    return max((peak_bytes(it.runs[arm]) for it in replicates), default=0)

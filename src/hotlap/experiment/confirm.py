@@ -1,4 +1,4 @@
-"""Confirm a gain by replicates of the reference, its repeat and the candidate, with looks at 3, 5 and 8."""
+"""Confirm a gain by replicates of the reference, its repeat and the candidate, analysed after 3, 5 and 8."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hotlap import plan as plans_of
-from hotlap.experiment.comparing import CANDIDATE, compare_sets, comparison_of
+from hotlap.experiment.comparing import CANDIDATE, compare_replicates, comparison_of
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure import speed
 from hotlap.objective import NOTHING_USED
-from hotlap.records import Comparison, Plan, Run, TurnSet
+from hotlap.records import Comparison, Plan, Replicate, Run
 
 _OUT_OF_SIGHT_CONFIDENCE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """Replicates of three arms and their comparison. ``unfinished``: the budget ended the looks early."""
+    """Replicates of three arms and their comparison. ``unfinished``: the budget ended the trial early."""
 
     comparison: Comparison
-    sets: tuple[TurnSet, ...]
+    replicates: tuple[Replicate, ...]
     unfinished: bool = False
 
     @property
     def candidate_run(self) -> Run:
-        return self.sets[-1].runs[CANDIDATE]
+        return self.replicates[-1].runs[CANDIDATE]
 
 
-def first_look_cost(trials: Trials, reference: Plan, candidate: Plan, rounds: int) -> float:
-    """Seconds until the first look can decide."""
-    return trials.replicates_seconds([reference, reference, candidate], speed.LOOKS[0].sets, rounds)
+def first_analysis_cost(trials: Trials, reference: Plan, candidate: Plan, rounds: int) -> float:
+    """Seconds until the first analysis can decide."""
+    return trials.replicates_seconds([reference, reference, candidate], speed.ANALYSES[0].replicates, rounds)
 
 
 def confirm(
@@ -44,17 +44,17 @@ def confirm(
     lever: str,
     used: Mapping[str, float] = NOTHING_USED,
 ) -> Confirmation | Failure:
-    """Take replicates until a look decides; ``used`` is the reference's use of what is limited.
+    """Take replicates until an analysis decides; ``used`` is the reference's use of what is limited.
 
-    Besides the rule of the looks, a trial ends for futility: when the upper end of a 60 % interval is below the gain
+    Besides the rule of the analyses, a trial ends for futility: when the upper end of a 60 % interval is below the gain
     worth having. That costs some power for small gains, and adds no false positives.
     """
     goal = trials.options.goal
 
-    def decided(sets: Sequence[TurnSet]) -> bool:
-        if goal.is_decided(_comparison(trials, reference, candidate, sets), len(sets), used):
+    def decided(replicates: Sequence[Replicate]) -> bool:
+        if goal.is_decided(_comparison(trials, reference, candidate, replicates), len(replicates), used):
             return True
-        at_a_glance = _comparison(trials, reference, candidate, sets, _OUT_OF_SIGHT_CONFIDENCE)
+        at_a_glance = _comparison(trials, reference, candidate, replicates, _OUT_OF_SIGHT_CONFIDENCE)
         return goal.is_out_of_reach(at_a_glance)
 
     design = Design(
@@ -67,14 +67,14 @@ def confirm(
     found = replicate(trials, draft, design, decided)
     if found.failure is not None:
         return found.failure
-    comparison = _comparison(trials, reference, candidate, found.sets)
-    return Confirmation(comparison, found.sets, unfinished=found.unfinished)
+    comparison = _comparison(trials, reference, candidate, found.replicates)
+    return Confirmation(comparison, found.replicates, unfinished=found.unfinished)
 
 
 def _comparison(
-    trials: Trials, reference: Plan, candidate: Plan, sets: Sequence[TurnSet], confidence: float | None = None
+    trials: Trials, reference: Plan, candidate: Plan, replicates: Sequence[Replicate], confidence: float | None = None
 ) -> Comparison:
-    """Compare with the confidence of the look at so many replicates, unless another is given."""
-    confidence = confidence or 1 - speed.alpha_at(len(sets))
-    found = compare_sets(sets, delta=trials.options.delta, confidence=confidence)
-    return comparison_of(reference, candidate, sets, found)
+    """Compare with the confidence of the analysis of so many replicates, unless another is given."""
+    confidence = confidence or 1 - speed.alpha_at(len(replicates))
+    found = compare_replicates(replicates, delta=trials.options.delta, confidence=confidence)
+    return comparison_of(reference, candidate, replicates, found)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, median, median_low
 
-from hotlap.records import Plan, TurnSet
+from hotlap.records import Plan, Replicate
 
 FEWEST_ROUNDS = 8
 FEWEST_ROUNDS_OF_A_SHORT_SCRIPT = 3
@@ -30,7 +30,7 @@ _BLOCK_MARGIN = 1.25
 _USUAL_ARMS = 3
 _CROWDING = 1.5
 """How much slower arms start if they start together on as many cores."""
-_REMEMBERED_SETS = 5
+_REMEMBERED_REPLICATES = 5
 """The median of this many last replicates counts: it ignores a disturbed one and follows a machine that changed."""
 
 
@@ -72,28 +72,28 @@ class Costs:
         self.shape = shape
         self.startup_seconds = startup_seconds
         self._side_by_side = max(1, min(cores, _USUAL_ARMS))
-        self._overheads: deque[float] = deque(maxlen=_REMEMBERED_SETS)
-        self._step_seconds: deque[float] = deque([shape.step_seconds], maxlen=_REMEMBERED_SETS)
-        self._extra_startup: defaultdict[str, deque[float]] = defaultdict(partial(deque, maxlen=_REMEMBERED_SETS))
+        self._overheads: deque[float] = deque(maxlen=_REMEMBERED_REPLICATES)
+        self._step_seconds: deque[float] = deque([shape.step_seconds], maxlen=_REMEMBERED_REPLICATES)
+        self._extra_startup: defaultdict[str, deque[float]] = defaultdict(partial(deque, maxlen=_REMEMBERED_REPLICATES))
 
     @property
     def overhead_seconds(self) -> float:
         """The median overhead of the last replicates; before the first one, start-up and some blocks of warm-up."""
         if self._overheads:
             return median(self._overheads)
-        return self._start_in_a_set + _FIRST_GUESS_WARM_UP_BLOCKS * self.shape.round_seconds
+        return self._start_in_a_replicate + _FIRST_GUESS_WARM_UP_BLOCKS * self.shape.round_seconds
 
     @property
-    def _start_in_a_set(self) -> float:
+    def _start_in_a_replicate(self) -> float:
         """The seconds that an arm's start adds to a replicate, since arms start at the same time."""
         return min(1.0, _CROWDING / self._side_by_side) * self.startup_seconds
 
     def _scaled_overhead(self, overhead_seconds: float, was: Shape, becomes: Shape) -> float:
         """The overhead of a replicate of another shape: its warm-up scales with its blocks."""
-        start = min(overhead_seconds, self._start_in_a_set)
+        start = min(overhead_seconds, self._start_in_a_replicate)
         return start + (overhead_seconds - start) * becomes.round_seconds / was.round_seconds
 
-    def of_set(self, plans: Sequence[Plan], rounds: int, shape: Shape | None = None) -> float:
+    def of_replicate(self, plans: Sequence[Plan], rounds: int, shape: Shape | None = None) -> float:
         """One replicate with these arms and this ``shape`` (default: the usual one)."""
         cut = shape or self.shape
         overhead = self._scaled_overhead(self.overhead_seconds, self.shape, cut)
@@ -122,14 +122,14 @@ class Costs:
         """Children with so many steps each, of which ``at_once`` run at the same time."""
         if at_once < 2 or len(wanted) < 2:
             return sum(self.of_launch(plan, steps) for plan, steps in wanted)
-        return sum(self._start_in_a_set + self._extra(plan) + self.of_steps(steps) for plan, steps in wanted)
+        return sum(self._start_in_a_replicate + self._extra(plan) + self.of_steps(steps) for plan, steps in wanted)
 
     def of_steps(self, steps: int) -> float:
         """So many steps of the baseline, with what the script does between them."""
         return steps * self.shape.step_seconds * (1 + self.shape.outside_share)
 
-    def learn_set(
-        self, turns: TurnSet, plans: Sequence[Plan], elapsed_seconds: float, shape: Shape | None = None
+    def learn_replicate(
+        self, turns: Replicate, plans: Sequence[Plan], elapsed_seconds: float, shape: Shape | None = None
     ) -> None:
         """Correct the estimates by a completed replicate of that ``shape``.
 
@@ -159,7 +159,7 @@ class Costs:
         return sum(median(it) for it in known if it)
 
 
-def _step_seconds(turns: TurnSet, plans: Sequence[Plan]) -> float | None:
+def _step_seconds(turns: Replicate, plans: Sequence[Plan]) -> float | None:
     """Seconds per step of the unmodified script in this replicate; None if absent, or without sample counts."""
     run = turns.runs[0]
     if plans[0].settings or not turns.rounds[0] or not run.steps.samples:

@@ -96,7 +96,7 @@ class StudyDraft:
     def decide(self, outcome: Outcome, stage: Stage = "trial", **fields: Any) -> None:
         """Replace the outcome of a lever and notify the listener; ``fields`` change in the same save."""
         self.note(outcome, **fields)
-        self.tell(stage, _sentence(outcome), lever=outcome.lever, outcome=outcome)
+        self.report(stage, _sentence(outcome), lever=outcome.lever, outcome=outcome)
 
     def note(self, outcome: Outcome, **fields: Any) -> None:
         """The same without notifying the listener."""
@@ -111,7 +111,7 @@ class StudyDraft:
         ranked = sorted([*others, *outcomes], key=lambda it: self._rank.get(it.lever, len(self._rank)))
         self.update(outcomes=tuple(ranked), **fields)
         for it in outcomes:
-            self.tell("trial", _sentence(it), lever=it.lever, outcome=it)
+            self.report("trial", _sentence(it), lever=it.lever, outcome=it)
 
     def outcome_of(self, lever: str) -> Outcome | None:
         """The outcome of a lever so far."""
@@ -121,7 +121,7 @@ class StudyDraft:
         """Close the study."""
         self.update(status=status, status_text=text)
 
-    def tell(self, stage: Stage, text: str, **more: Any) -> None:
+    def report(self, stage: Stage, text: str, **more: Any) -> None:
         """Notify the listener."""
         self._on_progress(
             Progress(

@@ -38,7 +38,7 @@ def with_threads_that_fit(
     cost_seconds = run.startup_seconds + sum(run.steps.wall_seconds)
     if threads >= run.facts.threads or run.facts.processes > 1 or not trials.fits(cost_seconds):
         return run, disturbed
-    draft.tell("baseline", f"The script with {count(threads, 'thread')}: other processes use the remaining cores")
+    draft.report("baseline", f"The script with {count(threads, 'thread')}: other processes use the remaining cores")
     trials.own_plan = plan_for(threads)
     again = first_run(trials)
     calm = ran_through(again) and again.steps.wall_seconds and trials.disturbance("account", [again]) is None

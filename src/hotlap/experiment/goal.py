@@ -13,7 +13,7 @@ from statistics import fmean
 from hotlap.measure import speed
 from hotlap.measure.metrics.api import Metric, all_metrics
 from hotlap.objective import PEAKS, gain, is_speed, judge, metric_of
-from hotlap.records import PEAK_BYTES, SECONDS_PER_SAMPLE, Comparison, Objective, TurnSet
+from hotlap.records import PEAK_BYTES, SECONDS_PER_SAMPLE, Comparison, Objective, Replicate
 
 
 def known_metrics() -> tuple[str, ...]:
@@ -40,13 +40,13 @@ class Goal:
             return self.speed_delta
         return max(it.smallest_change for it in _metrics(self.objective.metric))
 
-    def is_decided(self, comparison: Comparison, sets: int, used: Mapping[str, float]) -> bool:
-        """Whether a trial may stop at this look; ``used`` as for :func:`hotlap.objective.judge`."""
+    def is_decided(self, comparison: Comparison, replicates: int, used: Mapping[str, float]) -> bool:
+        """Whether a trial may stop at this analysis; ``used`` as for :func:`hotlap.objective.judge`."""
         if is_speed(self.objective):
-            return speed.decided(comparison.speed, sets, delta=self.speed_delta)
-        if all(look.sets != sets for look in speed.LOOKS):
-            return sets > speed.LOOKS[-1].sets
-        if sets == speed.LOOKS[-1].sets:
+            return speed.decided(comparison.speed, replicates, delta=self.speed_delta)
+        if all(analysis.replicates != replicates for analysis in speed.ANALYSES):
+            return replicates > speed.ANALYSES[-1].replicates
+        if replicates == speed.ANALYSES[-1].replicates:
             return True
         if not comparison.speed.baseline_agrees:
             return False
@@ -62,7 +62,7 @@ class Goal:
         best = gain(self.objective, comparison)
         return comparison.speed.baseline_agrees and best is not None and best.high < 1 + self.delta
 
-    def seen(self, turns: TurnSet, arm: int) -> float | None:
+    def seen(self, turns: Replicate, arm: int) -> float | None:
         """How many times better an arm of one replicate was than the first, without an interval; None if unknown."""
         if self.is_of_speed:
             ratios = (math.log(own / other) for own, other in zip(turns.rounds[0], turns.rounds[arm], strict=True))
@@ -78,7 +78,7 @@ class Goal:
         found = gain(self.objective, comparison)
         if found is None:
             return 1.0
-        return speed.p_value_of(found, sets=comparison.speed.sets, confidence=comparison.speed.confidence)
+        return speed.p_value_of(found, replicates=comparison.speed.replicates, confidence=comparison.speed.confidence)
 
     def used_after(self, used: Mapping[str, float], comparison: Comparison) -> dict[str, float]:
         """A plan's use of what is limited, relative to the unmodified script, after a lever joined it.

@@ -16,7 +16,7 @@ from itertools import cycle
 
 import msgspec
 
-from hotlap.records import Assignment, LaunchRequest, Machine, Record, Run, TurnRequest, TurnSet
+from hotlap.records import Assignment, LaunchRequest, Machine, Record, Replicate, Run, TurnRequest
 from hotlap.redact import redacted_record, redacted_request, secrets_in_environment, secrets_of
 from hotlap.study import Answer, Journal, LaunchAnswer, MachineAnswer, TurnAnswer
 from hotlap.trial.executor import Executor
@@ -102,14 +102,14 @@ class JournaledExecutor:
         """How many replicates can be taken at the same time."""
         return len(self._inner.slots())
 
-    def take_turns(self, requests: Sequence[TurnRequest]) -> list[TurnSet]:
+    def take_turns(self, requests: Sequence[TurnRequest]) -> list[Replicate]:
         """Take so many replicates, each on a slot of its own, or replay them.
 
         They are journaled and returned in the order of requests once all are complete: the order of arrival decides
         nothing, and a study interrupted in between resumes with the same answers.
         """
         looked_up = [self._look_up("turns", it) for it in requests]
-        asked: dict[int, Future[TurnSet]] = {}
+        asked: dict[int, Future[Replicate]] = {}
         try:
             for position, ((_, _, known), slot) in enumerate(zip(looked_up, cycle(self._inner.slots()), strict=False)):
                 if not isinstance(known, TurnAnswer):
@@ -123,8 +123,8 @@ class JournaledExecutor:
                 future.cancel()
 
     def _answer(
-        self, request: TurnRequest, key: str, ordinal: int, known: Answer | None, asked: Future[TurnSet] | None
-    ) -> TurnSet:
+        self, request: TurnRequest, key: str, ordinal: int, known: Answer | None, asked: Future[Replicate] | None
+    ) -> Replicate:
         secrets = self._secrets(*request.arms)
         if asked is None:
             assert isinstance(known, TurnAnswer)

@@ -77,7 +77,7 @@ def first_run(trials: Trials, patience_seconds: float = 0.0) -> Run:
     return run
 
 
-def understand(run: Run, trials: Trials) -> Observation:
+def interpret(run: Run, trials: Trials) -> Observation:
     """Interpret the first run; all later ones count steps the same way.
 
     Raises :class:`ScriptError` if the script failed, has no training step, waits for the terminal, or ends too soon.

@@ -13,8 +13,7 @@ from hotlap.errors import UsageError
 from hotlap.experiment.costs import FEWEST_ROUNDS_OF_A_SHORT_SCRIPT
 from hotlap.experiment.goal import Goal, known_metrics, unknown_names
 from hotlap.levers.api import Lever
-from hotlap.measure.quality import USUAL_LEVEL
-from hotlap.records import SECONDS_PER_SAMPLE, Isolation, NetworkMode, Objective, Record
+from hotlap.records import SECONDS_PER_SAMPLE, USUAL_LEVEL, Isolation, NetworkMode, Objective, Record
 
 QUICK_SECONDS = 120.0
 """The budget of a quick look if no other is given."""

@@ -94,13 +94,13 @@ def take_profile(
     length = _affordable(trials, draft, budget_share)
     if length is None:
         return known
-    draft.tell(
+    draft.report(
         "profile", f"{length.steps} steps of the unmodified script, {length.profiled} of them under the profiler"
     )
     run, disturbed = _quiet_launch(trials, draft, length, observation, budget_share)
     shorter = _shorter(length, run)
     if shorter is not None and shorter.seconds(trials) <= trials.left_seconds:
-        draft.tell("profile", f"{shorter.steps} steps, since the script ends sooner than it did before")
+        draft.report("profile", f"{shorter.steps} steps, since the script ends sooner than it did before")
         length = shorter
         run, disturbed = _quiet_launch(trials, draft, length, observation, budget_share)
     draft.disturbed("profile", disturbed)

@@ -27,12 +27,12 @@ from hotlap.records import (
     Plan,
     Proof,
     Quality,
+    Replicate,
     ReseedAugmentation,
     RoundWeights,
     Run,
     Setting,
     Situation,
-    TurnSet,
     WithoutDropout,
 )
 from hotlap.wording import ending_text
@@ -65,7 +65,7 @@ class Prover(ABC):
         """Compare the plan with the unmodified baseline; a Failure if the plan's own run failed."""
 
     @abstractmethod
-    def prove_exact(self, sets: Sequence[TurnSet]) -> Quality:
+    def prove_exact(self, replicates: Sequence[Replicate]) -> Quality:
         """The same for exact levers, from the timing runs if these suffice: arms 0 (reference), 1 (repeat) and 2."""
 
     @abstractmethod
@@ -100,9 +100,9 @@ class ParityProver(Prover):
         launches = [(_owner(plan, it), 1 if _is_first_step(it) else self.steps) for it in missing]
         return costs.of_launches(launches, at_once=self._trials.launches_at_once)
 
-    def prove_exact(self, sets: Sequence[TurnSet]) -> Parity:
+    def prove_exact(self, replicates: Sequence[Replicate]) -> Parity:
         """Whether the losses of arms 0 (reference), 1 (repeat) and 2 (with an exact lever) agree in every replicate."""
-        return judge_exact([it.runs[:3] for it in sets])
+        return judge_exact([it.runs[:3] for it in replicates])
 
     def prove(self, plan: Plan) -> Parity | Failure:
         if plan not in self._verdicts:

@@ -13,7 +13,7 @@ from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Failure, Trials, ran_through
 from hotlap.levers.api import Lever
 from hotlap.measure.quality import Unreadable, compared_outputs, judge_quality, outputs_of, random_share
-from hotlap.records import CaptureOutputs, EngineReport, Plan, Run, ShiftSeeds, Situation, TaskQuality, TurnSet
+from hotlap.records import CaptureOutputs, EngineReport, Plan, Replicate, Run, ShiftSeeds, Situation, TaskQuality
 from hotlap.wording import ending_text
 
 _COMPILING = ("compile", "torchao-int8")
@@ -41,9 +41,9 @@ class TaskQualityProver(Prover):
         known = self._reference is not None
         return costs.of_launch(plan, self._calls) + (0.0 if known else 2 * costs.of_launch(plans_of.EMPTY, self._calls))
 
-    def prove_exact(self, sets: Sequence[TurnSet]) -> TaskQuality:
+    def prove_exact(self, replicates: Sequence[Replicate]) -> TaskQuality:
         """As :meth:`prove`, since timing runs store no outputs."""
-        plan = sets[-1].runs[CANDIDATE].plan
+        plan = replicates[-1].runs[CANDIDATE].plan
         found = self.prove(plan)
         if isinstance(found, Failure):
             level = self._trials.options.quality

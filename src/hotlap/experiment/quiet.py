@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.trials import Failure, Trials, ran_through
-from hotlap.records import Disturbance, Measurement, Run, Stage, TurnSet
+from hotlap.records import Disturbance, Measurement, Replicate, Run, Stage
 
 LONGEST_WAIT_SECONDS = 30.0
 _WAIT_SHARE = 0.05
@@ -61,7 +61,7 @@ def quietly(
     while found is not None and (patience := patience_for(trials, cost_seconds)):
         if most_seconds is not None and trials.spent_seconds - before + patience + cost_seconds > most_seconds:
             break
-        draft.tell(
+        draft.report(
             stage, f"While this was measured, {found.words}: measuring again once they pause (within {patience:.0f} s)"
         )
         began = trials.spent_seconds
@@ -79,6 +79,6 @@ def quietly(
     return taken, found
 
 
-def runs_of_set(turns: TurnSet | Failure) -> Sequence[Run]:
+def runs_of_replicate(turns: Replicate | Failure) -> Sequence[Run]:
     """The runs of a replicate; none if it failed."""
     return () if isinstance(turns, Failure) else turns.runs

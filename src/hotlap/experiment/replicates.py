@@ -1,4 +1,4 @@
-"""The one loop over replicates: take them until a look decides, the last look is done, or the budget is spent."""
+"""The one loop over replicates: take them until an analysis decides, the last is done, or the budget is spent."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from hotlap.experiment.comparing import BASELINE, CANDIDATE, REPEAT, compare_sets, divergence, largest_peak_bytes
+from hotlap.experiment.comparing import BASELINE, CANDIDATE, REPEAT, compare_replicates, divergence, largest_peak_bytes
 from hotlap.experiment.draft import StudyDraft
-from hotlap.experiment.quiet import quietly, runs_of_set
+from hotlap.experiment.quiet import quietly, runs_of_replicate
 from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.measure import speed
-from hotlap.records import Estimate, Measurement, Plan, Stage, Stopped, TimedOut, TurnSet
+from hotlap.records import Estimate, Measurement, Plan, Replicate, Stage, Stopped, TimedOut
 
-Rule: TypeAlias = Callable[[Sequence[TurnSet]], bool]
+Rule: TypeAlias = Callable[[Sequence[Replicate]], bool]
 """Whether the replicates so far decide. Its rate of false positives depends on how often it is called."""
 
 _WIDEST_SHOWN = 5.0
 """The largest ratio between the ends of an interval that progress shows."""
 
-LOOKS = tuple(look.sets for look in speed.LOOKS)
+ANALYSES = tuple(analysis.replicates for analysis in speed.ANALYSES)
 
 
-def same_numbers(turns: TurnSet) -> Failure | None:
+def same_numbers(turns: Replicate) -> Failure | None:
     """A failure if the candidate's loss is no longer finite while the baseline's is."""
     return divergence(turns.runs[BASELINE], turns.runs[CANDIDATE])
 
 
-def anything(turns: TurnSet) -> Failure | None:
+def anything(turns: Replicate) -> Failure | None:
     """No objection."""
     return None
 
@@ -36,21 +36,21 @@ def anything(turns: TurnSet) -> Failure | None:
 class Design:
     """The arms, the numbers of replicates at which the rule is applied, and the label of progress.
 
-    The replicates of the first look are taken at any cost: the caller has made sure that they fit, or stops them by
-    ``goes_on``, which is called before each one with the number that remains until the next look. Later looks are taken
-    if all their replicates fit into the budget.
+    The replicates of the first analysis are taken at any cost: the caller has made sure that they fit, or stops them by
+    ``goes_on``, which is called before each one with the number that remains until the next analysis. Later ones are
+    taken if all their replicates fit into the budget.
 
     ``accept`` returns what is wrong with a replicate. With ``measured`` a replicate that other processes disturbed is
     repeated as long as the remaining ones still fit; with ``repeats_time_outs`` so is one that timed out, once. With
-    ``adapts_rounds`` each look corrects the number of rounds (otherwise ``rounds``). With ``compares`` progress shows
-    the current interval of the third arm compared with the first.
+    ``adapts_rounds`` each analysis corrects the number of rounds (otherwise ``rounds``). With ``compares`` progress
+    shows the current interval of the third arm compared with the first.
     """
 
     arms: Sequence[Plan | Arm]
     purpose: str
-    looks: Sequence[int] = LOOKS
+    analyses: Sequence[int] = ANALYSES
     rounds: int | None = None
-    accept: Callable[[TurnSet], Failure | None] = same_numbers
+    accept: Callable[[Replicate], Failure | None] = same_numbers
     goes_on: Callable[[int], bool] = lambda to_come: True
     measured: Measurement | None = None
     repeats_time_outs: bool = False
@@ -62,21 +62,23 @@ class Design:
 
 
 @dataclass(frozen=True, slots=True)
-class Replicates:
-    """The replicates of all completed looks.
+class Replication:
+    """The replicates of all completed analyses.
 
-    ``unfinished``: the budget ended the looks early. ``failure``: why there are no replicates. ``timed_out_again``: a
+    ``unfinished``: the budget ended the trial early. ``failure``: why there are no replicates. ``timed_out_again``: a
     repetition timed out as well.
     """
 
-    sets: tuple[TurnSet, ...]
+    replicates: tuple[Replicate, ...]
     failure: Failure | None = None
     unfinished: bool = False
     timed_out_again: bool = False
 
 
-def replicate(trials: Trials, draft: StudyDraft, design: Design, decided: Rule = lambda sets: False) -> Replicates:
-    """Take replicates up to each look of the design until one decides, or a replicate fails."""
+def replicate(
+    trials: Trials, draft: StudyDraft, design: Design, decided: Rule = lambda replicates: False
+) -> Replication:
+    """Take replicates up to each analysis of the design until one decides, or a replicate fails."""
     return _Loop(trials, draft, design).run(decided)
 
 
@@ -85,60 +87,60 @@ class _Loop:
         self._trials = trials
         self._draft = draft
         self._design = design
-        self._sets: list[TurnSet] = []
+        self._replicates: list[Replicate] = []
         self._timed_out_again = False
 
-    def run(self, decided: Rule) -> Replicates:
+    def run(self, decided: Rule) -> Replication:
         looked_at = 0
-        for look in self._design.looks:
-            if looked_at and not self._trials.fits(self._cost(look - looked_at)):
+        for analysis in self._design.analyses:
+            if looked_at and not self._trials.fits(self._cost(analysis - looked_at)):
                 return self._unfinished(looked_at)
-            failure = self._take_up_to(look)
+            failure = self._take_up_to(analysis)
             if failure is not None and failure.cut and looked_at:
                 return self._unfinished(looked_at)
             if failure is not None:
-                return Replicates((), failure, timed_out_again=self._timed_out_again)
-            if decided(self._sets):
+                return Replication((), failure, timed_out_again=self._timed_out_again)
+            if decided(self._replicates):
                 break
-            looked_at = look
+            looked_at = analysis
             if self._design.adapts_rounds:
-                adapt_rounds(self._trials, self._sets)
-        return Replicates(tuple(self._sets))
+                adapt_rounds(self._trials, self._replicates)
+        return Replication(tuple(self._replicates))
 
-    def _unfinished(self, looked_at: int) -> Replicates:
-        return Replicates(tuple(self._sets[:looked_at]), unfinished=True)
+    def _unfinished(self, looked_at: int) -> Replication:
+        return Replication(tuple(self._replicates[:looked_at]), unfinished=True)
 
-    def _take_up_to(self, look: int) -> Failure | None:
+    def _take_up_to(self, analysis: int) -> Failure | None:
         """Add replicates up to this number; a Failure if one has no numbers."""
-        while (to_come := look - len(self._sets)) > 0:
+        while (to_come := analysis - len(self._replicates)) > 0:
             if not self._design.goes_on(to_come):
-                return Failure(BASELINE, Stopped(), "The budget ended before the first look.", cut=True)
-            self._announce(look)
+                return Failure(BASELINE, Stopped(), "The budget ended before the first analysis.", cut=True)
+            self._announce(analysis)
             for turns in self._take(to_come):
                 if isinstance(turns, Failure):
                     return turns
                 objection = self._design.accept(turns)
                 if objection is not None:
                     return objection
-                self._sets.append(turns)
+                self._replicates.append(turns)
         return None
 
-    def _take(self, to_come: int) -> Sequence[TurnSet | Failure]:
+    def _take(self, to_come: int) -> Sequence[Replicate | Failure]:
         """As many at once as there are slots; one, if it may have to be repeated."""
         trials, design = self._trials, self._design
         if design.measured is None and not design.repeats_time_outs:
             count = min(to_come, trials.executor.slots)
-            return trials.take_sets(design.arms, count=count, rounds=self._rounds, purpose=design.purpose)
+            return trials.take_replicates(design.arms, count=count, rounds=self._rounds, purpose=design.purpose)
         turns = self._undisturbed(to_come)
         if timed_out(turns) and design.repeats_time_outs and trials.fits(self._cost(to_come)):
             turns, self._timed_out_again = self._undisturbed(to_come), True  # the machine may be quiet by now
         return [turns]
 
-    def _undisturbed(self, to_come: int) -> TurnSet | Failure:
+    def _undisturbed(self, to_come: int) -> Replicate | Failure:
         trials, design = self._trials, self._design
 
-        def ask(patience_seconds: float) -> TurnSet | Failure:
-            return trials.take_set(
+        def ask(patience_seconds: float) -> Replicate | Failure:
+            return trials.take_replicate(
                 design.arms, rounds=self._rounds, purpose=design.purpose, patience_seconds=patience_seconds
             )
 
@@ -146,7 +148,9 @@ class _Loop:
             return ask(0.0)
         most_seconds = max(0.0, trials.left_seconds - self._cost(to_come - 1))
         turns, _ = quietly(
-            *(trials, self._draft, design.measured, ask, runs_of_set), stage=design.stage, most_seconds=most_seconds
+            *(trials, self._draft, design.measured, ask, runs_of_replicate),
+            stage=design.stage,
+            most_seconds=most_seconds,
         )
         return turns
 
@@ -157,32 +161,34 @@ class _Loop:
     def _cost(self, count: int) -> float:
         return self._trials.replicates_seconds(self._design.arms, count, self._rounds)
 
-    def _announce(self, look: int) -> None:
-        design, sets = self._design, self._sets
-        number = f"replicate {len(sets) + 1} of {look}"
+    def _announce(self, analysis: int) -> None:
+        design, replicates = self._design, self._replicates
+        number = f"replicate {len(replicates) + 1} of {analysis}"
         more: dict[str, Any] = {}
         if design.compares:
             more = {
                 "running": self._interval_so_far(),
-                "peak_bytes": largest_peak_bytes(sets, CANDIDATE),
-                "baseline_peak_bytes": largest_peak_bytes(sets, BASELINE),
+                "peak_bytes": largest_peak_bytes(replicates, CANDIDATE),
+                "baseline_peak_bytes": largest_peak_bytes(replicates, BASELINE),
             }
         text = f"{design.label}: {number}" if design.label else number
-        self._draft.tell(design.stage, text, lever=design.lever, sets_done=len(sets), sets_planned=look, **more)
+        self._draft.report(
+            design.stage, text, lever=design.lever, replicates_done=len(replicates), replicates_planned=analysis, **more
+        )
 
     def _interval_so_far(self) -> Estimate | None:
         """The interval for progress, on which no decision depends; None while it is too wide to be meaningful."""
-        if len(self._sets) < 2:
+        if len(self._replicates) < 2:
             return None
         delta = self._trials.options.delta
-        found = compare_sets(self._sets, delta=delta, confidence=speed.HEADLINE_CONFIDENCE).speedup
+        found = compare_replicates(self._replicates, delta=delta, confidence=speed.HEADLINE_CONFIDENCE).speedup
         return found if found.high <= _WIDEST_SHOWN * found.low else None
 
 
-def adapt_rounds(trials: Trials, sets: Sequence[TurnSet]) -> None:
+def adapt_rounds(trials: Trials, replicates: Sequence[Replicate]) -> None:
     """More rounds if rounds are noisy and launches expensive, fewer if launches differ anyway."""
-    first, second = ([it.rounds[arm] for it in sets] for arm in (BASELINE, REPEAT))
-    if len(sets) < 2 or min(len(it) for it in first) < 2:
+    first, second = ([it.rounds[arm] for it in replicates] for arm in (BASELINE, REPEAT))
+    if len(replicates) < 2 or min(len(it) for it in first) < 2:
         return
     costs = trials.costs
     rounds = speed.round_count(

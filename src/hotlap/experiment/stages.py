@@ -11,7 +11,7 @@ from hotlap.experiment.costs import Costs
 from hotlap.experiment.draft import OnProgress, StudyDraft
 from hotlap.experiment.free_cores import with_threads_that_fit
 from hotlap.experiment.journaled import JournaledExecutor
-from hotlap.experiment.observe import Observation, first_run, understand
+from hotlap.experiment.observe import Observation, first_run, interpret
 from hotlap.experiment.options import Options
 from hotlap.experiment.quiet import quietly
 from hotlap.experiment.trials import Trials
@@ -79,13 +79,13 @@ def begin(trials: Trials, draft: StudyDraft, *, on_free_cores: bool = False) -> 
     """Run the first stages of every study: examine the machine, and run the unmodified script.
 
     With ``on_free_cores`` the script gets fewer threads if other processes do not pause. Raises :class:`ScriptError` as
-    :func:`hotlap.experiment.observe.understand` does.
+    :func:`hotlap.experiment.observe.interpret` does.
     """
-    draft.tell("machine", "What this machine is")
+    draft.report("machine", "What this machine is")
     machine = trials.executor.machine()
     draft.update(machine=machine)
     draft.warn(*machine.warnings)
-    draft.tell("baseline", "The unmodified script")
+    draft.report("baseline", "The unmodified script")
     trials.cores = machine.cores
     trials.most_waits = 1 if on_free_cores else trials.most_waits
     draft.disturbed("matmul", disturbance_of_rates(machine))
@@ -97,7 +97,7 @@ def begin(trials: Trials, draft: StudyDraft, *, on_free_cores: bool = False) -> 
     draft.update(baseline=run, files=run.files)
     draft.disturbed("account", disturbed)
     draft.warn(*run.notes)
-    observation = understand(run, trials)
+    observation = interpret(run, trials)
     trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores)
     trials.fit_arms(machine, run)
     draft.update(account_before=observation.account, run_account=run_account(run, observation.account))

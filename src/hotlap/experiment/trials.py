@@ -34,11 +34,11 @@ from hotlap.records import (
     Machine,
     Measurement,
     Plan,
+    Replicate,
     Run,
     StepSource,
     Stopped,
     TurnRequest,
-    TurnSet,
     Workload,
 )
 from hotlap.wording import ending_text
@@ -82,12 +82,12 @@ class Trials:
     """The only way from procedures to the executor, so that budget, seeds and limits are set in one place.
 
     ``has_one_process``: a launch is a single trainer. ``suspended``: arms leave the device while they wait.
-    ``reserve_seconds`` is kept for verification; no trial may use it. With ``cuts_sets`` a replicate ends when its time
-    is over, as a :class:`Failure` that is ``cut``, which is no failure of an arm. ``cores`` are the usable cores.
-    ``own_plan`` is the plan of an assignment without one: empty, except for fewer threads if other processes keep cores
-    busy. ``waits_in_vain`` counts the waits after which the machine was no quieter, at most ``most_waits``, and
-    ``again_seconds`` is the time of such waits and the measurements after them. ``on_repetition`` is called with the
-    number of repetitions so far when a trial is repeated because it was killed from outside.
+    ``reserve_seconds`` is kept for verification; no trial may use it. With ``cuts_replicates`` a replicate ends when
+    its time is over, as a :class:`Failure` that is ``cut``, which is no failure of an arm. ``cores`` are the usable
+    cores. ``own_plan`` is the plan of an assignment without one: empty, except for fewer threads if other processes
+    keep cores busy. ``waits_in_vain`` counts the waits after which the machine was no quieter, at most
+    ``most_waits``, and ``again_seconds`` is the time of such waits and the measurements after them. ``on_repetition``
+    is called with the number of repetitions so far when a trial is repeated because it was killed from outside.
     """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
@@ -107,10 +107,10 @@ class Trials:
         self.most_waits = 2
         self.waits_in_vain = 0
         self.again_seconds = 0.0
-        self.cuts_sets = False
+        self.cuts_replicates = False
         self.on_repetition: Callable[[int], object] = lambda count: None
         self._repetitions = 0
-        self._sets_taken: dict[str, int] = {}
+        self._replicates_taken: dict[str, int] = {}
 
     # -- budget -------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class Trials:
     def replicates_seconds(self, arms: Sequence[Plan | Arm], count: int, rounds: int) -> float:
         """The estimated seconds of so many replicates of these arms; each slot runs one at a time."""
         plans = [it.plan if isinstance(it, Arm) else it for it in arms]
-        return math.ceil(count / self.executor.slots) * self.costs.of_set(plans, rounds)
+        return math.ceil(count / self.executor.slots) * self.costs.of_replicate(plans, rounds)
 
     # -- requests -----------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class Trials:
     def _time_is_left(self) -> bool:
         return self.left_seconds > 0
 
-    def take_set(
+    def take_replicate(
         self,
         arms: Sequence[Plan | Arm],
         *,
@@ -257,9 +257,9 @@ class Trials:
         shape: Shape | None = None,
         patience_seconds: float = 0.0,
         one_launch: bool = False,
-    ) -> TurnSet | Failure:
-        """Take one replicate like :meth:`take_sets`; with ``one_launch`` its arms share a process."""
-        (taken,) = self.take_sets(
+    ) -> Replicate | Failure:
+        """Take one replicate like :meth:`take_replicates`; with ``one_launch`` its arms share a process."""
+        (taken,) = self.take_replicates(
             arms,
             count=1,
             rounds=rounds,
@@ -270,7 +270,7 @@ class Trials:
         )
         return taken
 
-    def take_sets(
+    def take_replicates(
         self,
         arms: Sequence[Plan | Arm],
         *,
@@ -280,7 +280,7 @@ class Trials:
         shape: Shape | None = None,
         patience_seconds: float = 0.0,
         one_launch: bool = False,
-    ) -> list[TurnSet | Failure]:
+    ) -> list[Replicate | Failure]:
         """Take replicates (at most as many as there are slots) of this ``shape``, with a fresh launch of each arm.
 
         ``purpose`` distinguishes replicates, so that each has its own order of arms. A replicate whose *first* arm
@@ -288,14 +288,14 @@ class Trials:
         """
         assignments = tuple(map(self._assigned, arms))
 
-        def ask(count: int) -> list[TurnSet]:
+        def ask(count: int) -> list[Replicate]:
             rounds_here = min(rounds, self.costs.shape.most_rounds)
-            return self._ask(assignments, rounds_here, purpose, shape, patience_seconds, count, one_launch)
+            return self._request(assignments, rounds_here, purpose, shape, patience_seconds, count, one_launch)
 
         is_usual = shape is None and not one_launch
         return [self._settled(turns, lambda: ask(1)[0], is_usual) for turns in ask(count)]
 
-    def _settled(self, turns: TurnSet, again: Callable[[], TurnSet], is_usual: bool) -> TurnSet | Failure:
+    def _settled(self, turns: Replicate, again: Callable[[], Replicate], is_usual: bool) -> Replicate | Failure:
         """The replicate, repeated if that may help, or a Failure. Only the usual shape gets shorter blocks."""
         retried = False
         while True:
@@ -322,7 +322,7 @@ class Trials:
         workload = arm.workload or assignment.workload
         return msgspec.structs.replace(assignment, workload=workload, instruments=arm.instruments)
 
-    def _ask(
+    def _request(
         self,
         arms: tuple[Assignment, ...],
         rounds: int,
@@ -331,7 +331,7 @@ class Trials:
         patience_seconds: float,
         count: int,
         one_launch: bool,
-    ) -> list[TurnSet]:
+    ) -> list[Replicate]:
         shape = cut or self.costs.shape
         warm_up_limit_seconds = min(120.0, max(_SHORTEST_LIMIT_SECONDS, _BLOCK_SHARE * self.left_seconds))
         requests = [
@@ -346,7 +346,7 @@ class Trials:
                 suspended=self.suspended and not one_launch,
                 one_launch=one_launch,
                 patience_seconds=patience_seconds,
-                most_seconds=self.most_seconds if self.cuts_sets else None,
+                most_seconds=self.most_seconds if self.cuts_replicates else None,
             )
             for _ in range(count)
         ]
@@ -356,16 +356,16 @@ class Trials:
         return [self._learned(it, turns, shape, began, alone) for it, turns in zip(requests, answers, strict=True)]
 
     def _order_seed(self, purpose: str) -> int:
-        number = self._sets_taken.get(purpose, 0)
-        self._sets_taken[purpose] = number + 1
+        number = self._replicates_taken.get(purpose, 0)
+        self._replicates_taken[purpose] = number + 1
         return zlib.crc32(f"{self.options.seed} {purpose} {number}".encode())
 
-    def _learned(self, request: TurnRequest, first: TurnSet, shape: Shape, began: float, alone: bool) -> TurnSet:
+    def _learned(self, request: TurnRequest, first: Replicate, shape: Shape, began: float, alone: bool) -> Replicate:
         """Repeat a replicate that was killed from outside, and learn its costs: if taken ``alone``, all time since
         ``began``."""
         answers = iter([first])
 
-        def answer() -> TurnSet:
+        def answer() -> Replicate:
             nonlocal began
             if (known := next(answers, None)) is not None:
                 return known
@@ -375,11 +375,11 @@ class Trials:
         turns = repeated(answer, lambda turns: turns.runs, self._note_repetition, allowed=self._time_is_left)
         if failure_of(turns) is None and not request.one_launch:
             elapsed_seconds = self.spent_seconds - began if alone else turns.wall_seconds
-            self.costs.learn_set(turns, [it.plan for it in request.arms], elapsed_seconds, shape)
+            self.costs.learn_replicate(turns, [it.plan for it in request.arms], elapsed_seconds, shape)
             self._learn_room(turns, len(request.arms))
         return turns
 
-    def _learn_room(self, turns: TurnSet, arms: int) -> None:
+    def _learn_room(self, turns: Replicate, arms: int) -> None:
         """Remember that so many arms did not fit into memory together, so that it is not tried again."""
         if turns.interleaved or not self.interleaved:
             return
@@ -423,7 +423,7 @@ class Trials:
             self.set_rounds(FEWEST_ROUNDS)
 
     def choose_rounds(self, levers: int) -> None:
-        """Use fewer rounds if the budget would not otherwise give every lever its first look."""
+        """Use fewer rounds if the budget would not otherwise allow the screening of every lever."""
         if self.options.rounds is None:
             usual = levers * self.replicates_seconds([plans_of.EMPTY] * 3, 3, USUAL_ROUNDS)
             self.rounds = USUAL_ROUNDS if self.fits(usual) and not self.suspended else FEWEST_ROUNDS
@@ -436,7 +436,7 @@ class Trials:
         self.rounds = min(self.rounds, self.costs.shape.most_rounds)
 
 
-def failure_of(turns: TurnSet) -> Failure | None:
+def failure_of(turns: Replicate) -> Failure | None:
     """The arm that failed a replicate, or None for a complete one."""
     for arm, run in enumerate(turns.runs):
         if ran_through(run):

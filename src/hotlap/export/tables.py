@@ -64,7 +64,7 @@ _COMPARISON_COLUMNS = (
     ("speedup_high", "upper end of the speedup's interval"),
     ("confidence", "confidence of the interval"),
     ("speed_verdict", "faster, slower, no-effect or inconclusive"),
-    ("sets", "fresh launches of every arm that the interval rests on"),
+    ("replicates", "fresh launches of every arm that the interval rests on"),
     ("rounds", "timing rounds per replicate"),
     ("noise_floor", "run-to-run noise: half-width of the interval of the baseline compared with itself, as a share"),
     ("smallest_detectable", "smallest detectable effect, as a share"),
@@ -92,7 +92,7 @@ def _comparison_cells(comparison: Comparison | None) -> tuple[Cell, ...]:
         speed.speedup.high,
         speed.confidence,
         speed.verdict,
-        speed.sets,
+        speed.replicates,
         speed.rounds,
         speed.noise_floor,
         speed.smallest_detectable,
@@ -270,7 +270,7 @@ def _blocks(of: Gathered) -> Table:
     names = tuple(it.name for it in msgspec.structs.fields(Block))
     columns = (
         ("study", "identifier of the study"),
-        ("set", "replicate (fresh launches of all arms), from 1, in the order in which they ran"),
+        ("replicate", "fresh launches of all arms, from 1, in the order in which they ran"),
         ("arm", "arm of the replicate, from 0; two arms of the same plan are the baseline and its repeat"),
         ("plan_key", "key of the arm's plan"),
         ("plan", "its levers, a JSON object"),
@@ -280,7 +280,7 @@ def _blocks(of: Gathered) -> Table:
     )
     rows = tuple(
         (of.study.identifier, number, arm, *cells)
-        for number, turns in enumerate(of.sets, start=1)
+        for number, turns in enumerate(of.replicates, start=1)
         for arm, run in enumerate(turns.runs)
         for cells in _block_cells(run, names)
     )

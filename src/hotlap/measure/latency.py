@@ -10,16 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from hotlap.records import Estimate, Latency, LatencyPercentile, Run, TurnSet
+from hotlap.records import Estimate, Latency, LatencyPercentile, Replicate, Run
 
 SHARES = (0.5, 0.9, 0.99)
 _REACH = 10.0
 """Standard deviations from the mean beyond which binomial probabilities are neglected."""
 
 
-def latency(sets: Sequence[TurnSet], arm: int, *, confidence: float) -> Latency | None:
+def latency(replicates: Sequence[Replicate], arm: int, *, confidence: float) -> Latency | None:
     """The timed calls of an arm in all replicates; None if its steps are not calls."""
-    calls = sorted(seconds for it in sets for seconds in timed_calls(it.runs[arm]))
+    calls = sorted(seconds for it in replicates for seconds in timed_calls(it.runs[arm]))
     if not calls:
         return None
     found = ((share, percentile(calls, share, confidence)) for share in SHARES)

@@ -10,29 +10,33 @@ from collections.abc import Sequence
 from statistics import fmean, median, stdev
 
 from hotlap.measure import student
-from hotlap.records import EnergyComparison, EnergySource, Estimate, Run, TurnSet
+from hotlap.records import EnergyComparison, EnergySource, Estimate, Replicate, Run
 
 _FEWEST_STEADY_STEPS = 8
 
 
-def seconds_per_sample(sets: Sequence[TurnSet], arm: int, *, confidence: float) -> Estimate | None:
+def seconds_per_sample(replicates: Sequence[Replicate], arm: int, *, confidence: float) -> Estimate | None:
     """The arm's wall seconds per sample; None with fewer than two replicates, or if samples could not be counted."""
-    blocks = [run.blocks for it in sets for run in it.runs]
+    blocks = [run.blocks for it in replicates for run in it.runs]
     counted = all(blocks) and all(block.samples > 0 for row in blocks for block in row)
-    if len(sets) < 2 or not counted or not all(it.rounds[arm] for it in sets):
+    if len(replicates) < 2 or not counted or not all(it.rounds[arm] for it in replicates):
         return None
-    return geometric([fmean(map(math.log, it.rounds[arm])) for it in sets], "s", confidence)
+    return geometric([fmean(map(math.log, it.rounds[arm])) for it in replicates], "s", confidence)
 
 
-def energy(sets: Sequence[TurnSet], *, confidence: float, arms: tuple[int, int] = (0, 2)) -> EnergyComparison | None:
+def energy(
+    replicates: Sequence[Replicate], *, confidence: float, arms: tuple[int, int] = (0, 2)
+) -> EnergyComparison | None:
     """The joules per sample of the arm ``arms[1]`` and of its baseline ``arms[0]``.
 
     Device energy if the script trains on one, else processor energy. None if it is known in fewer than two replicates.
     """
-    source = _source(sets, arms)
+    source = _source(replicates, arms)
     if source is None:
         return None
-    pairs = [(joules_per_sample(it.runs[arms[0]], source), joules_per_sample(it.runs[arms[1]], source)) for it in sets]
+    pairs = [
+        (joules_per_sample(it.runs[arms[0]], source), joules_per_sample(it.runs[arms[1]], source)) for it in replicates
+    ]
     logs = [(math.log(one), math.log(other)) for one, other in pairs if one and other]
     if len(logs) < 2:
         return None
@@ -41,7 +45,7 @@ def energy(sets: Sequence[TurnSet], *, confidence: float, arms: tuple[int, int] 
         baseline_joules_per_sample=geometric([one for one, _ in logs], "J", confidence),
         candidate_joules_per_sample=geometric([other for _, other in logs], "J", confidence),
         ratio=geometric([other - one for one, other in logs], "", confidence),
-        sets=len(logs),
+        replicates=len(logs),
         confidence=confidence,
     )
 
@@ -59,14 +63,14 @@ def joules_per_sample(run: Run, source: EnergySource) -> float | None:
 
 
 def extra_startup_seconds(
-    sets: Sequence[TurnSet], *, confidence: float, arms: tuple[int, int] = (0, 2)
+    replicates: Sequence[Replicate], *, confidence: float, arms: tuple[int, int] = (0, 2)
 ) -> Estimate | None:
     """The additional seconds of start-up and warm-up of the arm ``arms[1]`` over ``arms[0]``.
 
     None if they are known in fewer than two replicates. The arms of a replicate start at the same time, so that both
     are slowed down alike.
     """
-    pairs = [(startup_seconds(it.runs[arms[0]]), startup_seconds(it.runs[arms[1]])) for it in sets]
+    pairs = [(startup_seconds(it.runs[arms[0]]), startup_seconds(it.runs[arms[1]])) for it in replicates]
     differences = [other - one for one, other in pairs if one is not None and other is not None]
     if len(differences) < 2:
         return None
@@ -94,8 +98,8 @@ def geometric(logarithms: Sequence[float], unit: str, confidence: float) -> Esti
     return Estimate(value=math.exp(mean), low=math.exp(mean - half_width), high=math.exp(mean + half_width), unit=unit)
 
 
-def _source(sets: Sequence[TurnSet], arms: tuple[int, int]) -> EnergySource | None:
-    runs = [it.runs[arm] for it in sets for arm in arms]
+def _source(replicates: Sequence[Replicate], arms: tuple[int, int]) -> EnergySource | None:
+    runs = [it.runs[arm] for it in replicates for arm in arms]
     blocks = [block for run in runs for block in run.blocks[run.warm_up_blocks :]]
     if any(run.facts.device != "cpu" for run in runs):
         if not any(it.device_energy_joules is not None for it in blocks):

@@ -18,7 +18,6 @@ from typing import Any, Final
 from hotlap.files import open_regular
 from hotlap.records import Estimate, OutputQuality, Proof, QualityVerdict, TaskQuality
 
-USUAL_LEVEL: Final = 0.99
 CONFIDENCE: Final = 0.95
 _UNIT_TOLERANCE = 1e-2
 _FEWEST_VECTORS = 3

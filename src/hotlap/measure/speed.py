@@ -18,12 +18,12 @@ import msgspec
 from hotlap.measure import student
 from hotlap.records import Estimate, SpeedComparison, SpeedVerdict
 
-Sets: TypeAlias = Sequence[Sequence[float]]
+ReplicateRounds: TypeAlias = Sequence[Sequence[float]]
 """For each replicate, wall seconds per sample in each of its rounds."""
 
 DELTA = 0.01
 HEADLINE_CONFIDENCE = 0.95
-HEADLINE_SETS = 5
+HEADLINE_REPLICATES = 5
 EQUIVALENCE_CONFIDENCE = 0.90
 POWER = 0.80
 
@@ -31,15 +31,15 @@ _CLOCK_ROUNDING = 1e-12
 _LARGEST_EXPONENT = 700.0
 
 
-class Look(NamedTuple):
-    """One interim look at the replicates so far, and the share of false positives that it may spend."""
+class InterimAnalysis(NamedTuple):
+    """An interim analysis after so many replicates, and the share of false positives that it may spend."""
 
-    sets: int
+    replicates: int
     alpha: float
 
 
-LOOKS = (Look(3, 0.010), Look(5, 0.015), Look(8, 0.025))
-"""Their alphas add up to 5 %, so that all looks together keep that rate (Bonferroni), however they are correlated."""
+ANALYSES = (InterimAnalysis(3, 0.010), InterimAnalysis(5, 0.015), InterimAnalysis(8, 0.025))
+"""Their alphas add up to 5 %, so all analyses together keep that rate (Bonferroni), however they are correlated."""
 
 
 class VarianceParts(NamedTuple):
@@ -64,9 +64,9 @@ class _Interval(NamedTuple):
 
 
 def compare(
-    baseline: Sets,
-    repeat: Sets,
-    candidate: Sets,
+    baseline: ReplicateRounds,
+    repeat: ReplicateRounds,
+    candidate: ReplicateRounds,
     *,
     delta: float = DELTA,
     confidence: float = HEADLINE_CONFIDENCE,
@@ -74,9 +74,9 @@ def compare(
 ) -> SpeedComparison:
     """Compare the candidate with the baseline; ``repeat`` is the baseline again, for the A/A gate.
 
-    ``delta`` is the smallest gain worth having, as a share; ``confidence`` that of the interval (for one look of
-    several use :func:`compare_at_look`). A speedup above 1 means that the candidate is faster. If the interval of the
-    repeat compared with the baseline excludes 1, the verdict is ``inconclusive``, with a remark.
+    ``delta`` is the smallest gain worth having, as a share; ``confidence`` that of the interval (for an interim
+    analysis use :func:`compare_at_analysis`). A speedup above 1 means that the candidate is faster. If the interval of
+    the repeat compared with the baseline excludes 1, the verdict is ``inconclusive``, with a remark.
 
     Raises :class:`ValueError` with fewer than two replicates, if the arms differ in replicates or rounds, and for times
     that are not finite and positive.
@@ -92,7 +92,7 @@ def compare(
     return SpeedComparison(
         speedup=_as_speedup(effect),
         verdict=_verdict(effect, equivalence, delta) if agrees else "inconclusive",
-        sets=len(baseline),
+        replicates=len(baseline),
         rounds=min(len(rounds) for rounds in baseline),
         confidence=confidence,
         noise_floor=_as_share(own.half_width),
@@ -119,7 +119,7 @@ def compare_within_launch(
     """
     by_round = ([[seconds] for seconds in rounds] for rounds in (baseline, repeat, candidate))
     found = compare(*by_round, delta=delta, confidence=confidence, remarks=remarks)
-    return msgspec.structs.replace(found, sets=1, rounds=len(baseline))
+    return msgspec.structs.replace(found, replicates=1, rounds=len(baseline))
 
 
 def repeat_of(reference: Sequence[float], baseline: Sequence[float], repeat: Sequence[float]) -> list[float]:
@@ -135,41 +135,49 @@ def repeat_of(reference: Sequence[float], baseline: Sequence[float], repeat: Seq
 # ---------------------------------------------------------------------------------------------
 
 
-def alpha_at(sets: int) -> float:
-    """The share of false positives that the look at so many replicates may spend; between looks, that of the last one.
+def alpha_at(replicates: int) -> float:
+    """The share of false positives that the analysis of so many replicates may spend; in between, the last one's.
 
-    Raises :class:`ValueError` before the first look.
+    Raises :class:`ValueError` before the first analysis.
     """
-    reached = [look.alpha for look in LOOKS if look.sets <= sets]
+    reached = [analysis.alpha for analysis in ANALYSES if analysis.replicates <= replicates]
     if not reached:
-        raise ValueError(f"The first interim analysis is at {LOOKS[0].sets} replicates; there are {sets}.")
+        raise ValueError(
+            f"The first interim analysis is at {ANALYSES[0].replicates} replicates; there are {replicates}."
+        )
     return reached[-1]
 
 
-def compare_at_look(
-    baseline: Sets, repeat: Sets, candidate: Sets, *, delta: float = DELTA, remarks: Sequence[str] = ()
+def compare_at_analysis(
+    baseline: ReplicateRounds,
+    repeat: ReplicateRounds,
+    candidate: ReplicateRounds,
+    *,
+    delta: float = DELTA,
+    remarks: Sequence[str] = (),
 ) -> SpeedComparison:
-    """:func:`compare` with the confidence of the look at so many replicates."""
+    """:func:`compare` with the confidence of the analysis of so many replicates."""
     confidence = 1 - alpha_at(len(baseline))
     return compare(baseline, repeat, candidate, delta=delta, confidence=confidence, remarks=remarks)
 
 
-def decided(comparison: SpeedComparison, sets: int, *, delta: float = DELTA) -> bool:
-    """Whether a study may stop here: at the last look, at a verdict, or for futility.
+def decided(comparison: SpeedComparison, replicates: int, *, delta: float = DELTA) -> bool:
+    """Whether a study may stop here: at the last analysis, at a verdict, or for futility.
 
-    Futility means that the whole interval is below the gain worth having. Nothing is decided between looks, nor while
-    the baseline differs from its repeat.
+    Futility means that the whole interval is below the gain worth having. Nothing is decided between analyses, nor
+    while the baseline differs from its repeat.
 
-    Raises :class:`ValueError` for a comparison with less confidence than its look requires: stopping on it would exceed
-    the promised rate of false positives.
+    Raises :class:`ValueError` for a comparison with less confidence than its analysis requires: stopping on it would
+    exceed the promised rate of false positives.
     """
-    if all(look.sets != sets for look in LOOKS):
-        return sets > LOOKS[-1].sets
-    if comparison.confidence < 1 - alpha_at(sets) - 1e-9:
+    if all(analysis.replicates != replicates for analysis in ANALYSES):
+        return replicates > ANALYSES[-1].replicates
+    if comparison.confidence < 1 - alpha_at(replicates) - 1e-9:
+        needed = 1 - alpha_at(replicates)
         raise ValueError(
-            f"An analysis of {sets} replicates needs a confidence of {1 - alpha_at(sets)}; use compare_at_look()."
+            f"An analysis of {replicates} replicates needs a confidence of {needed}; use compare_at_analysis()."
         )
-    if sets == LOOKS[-1].sets:
+    if replicates == ANALYSES[-1].replicates:
         return True
     if not comparison.baseline_agrees:
         return False
@@ -183,13 +191,13 @@ def decided(comparison: SpeedComparison, sets: int, *, delta: float = DELTA) -> 
 
 def p_value(comparison: SpeedComparison) -> float:
     """The two-sided p-value of "no effect at all", recovered from the interval of a comparison."""
-    return p_value_of(comparison.speedup, sets=comparison.sets, confidence=comparison.confidence)
+    return p_value_of(comparison.speedup, replicates=comparison.replicates, confidence=comparison.confidence)
 
 
-def p_value_of(ratio: Estimate, *, sets: int, confidence: float) -> float:
+def p_value_of(ratio: Estimate, *, replicates: int, confidence: float) -> float:
     """The same for any ratio whose interval is Student's over the logarithms of so many replicates."""
     low, high = math.log(ratio.low), math.log(ratio.high)
-    degrees = sets - 1
+    degrees = replicates - 1
     standard_error = (high - low) / 2 / student.quantile((1 + confidence) / 2, degrees)
     effect = abs(math.log(ratio.value))
     if standard_error < _CLOCK_ROUNDING:
@@ -231,7 +239,7 @@ def hold_to_family(comparisons: Sequence[SpeedComparison], *, alpha: float) -> t
 # ---------------------------------------------------------------------------------------------
 
 
-def variance_parts(first: Sets, second: Sets) -> VarianceParts:
+def variance_parts(first: ReplicateRounds, second: ReplicateRounds) -> VarianceParts:
     """Split the noise of a log ratio into rounds and launches, by a one-way analysis of variance of two arms.
 
     Raises :class:`ValueError` as :func:`compare` does, and for replicates of a single round.
@@ -286,7 +294,7 @@ def _log_ratios(baseline: Sequence[float], candidate: Sequence[float]) -> list[f
     return [math.log(other) - math.log(one) for one, other in zip(baseline, candidate, strict=True)]
 
 
-def _differences(baseline: Sets, candidate: Sets) -> list[float]:
+def _differences(baseline: ReplicateRounds, candidate: ReplicateRounds) -> list[float]:
     return [fmean(_log_ratios(one, other)) for one, other in zip(baseline, candidate, strict=True)]
 
 
@@ -307,9 +315,9 @@ def _verdict(effect: _Interval, equivalence: _Interval, delta: float) -> SpeedVe
     return "inconclusive"
 
 
-def _detectable_share(standard_error: float, sets: int, confidence: float) -> float:
+def _detectable_share(standard_error: float, replicates: int, confidence: float) -> float:
     """The smallest effect that is detected with a probability of :data:`POWER`."""
-    reach = student.quantile((1 + confidence) / 2, sets - 1) + student.quantile(POWER, sets - 1)
+    reach = student.quantile((1 + confidence) / 2, replicates - 1) + student.quantile(POWER, replicates - 1)
     return _as_share(reach * standard_error)
 
 
@@ -342,14 +350,14 @@ def _check_share(name: str, value: float) -> None:
         raise ValueError(f"{name} must lie between 0 and 1; it is {value!r}.")
 
 
-def _check_arms(*arms: tuple[str, Sets]) -> None:
+def _check_arms(*arms: tuple[str, ReplicateRounds]) -> None:
     first_name, first = arms[0]
     if len(first) < 2:
         raise ValueError(f"An interval needs at least 2 replicates; the {first_name} has {len(first)}.")
-    for name, sets in arms:
-        if len(sets) != len(first):
-            raise ValueError(f"The {name} has {len(sets)} replicates, the {first_name} {len(first)}.")
-        for number, (rounds, expected) in enumerate(zip(sets, first, strict=True), start=1):
+    for name, replicates in arms:
+        if len(replicates) != len(first):
+            raise ValueError(f"The {name} has {len(replicates)} replicates, the {first_name} {len(first)}.")
+        for number, (rounds, expected) in enumerate(zip(replicates, first, strict=True), start=1):
             if len(rounds) != len(expected):
                 raise ValueError(
                     f"In replicate {number} the {name} has {len(rounds)} rounds, the {first_name} {len(expected)}."

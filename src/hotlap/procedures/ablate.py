@@ -11,16 +11,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from hotlap import plan as plans_of
-from hotlap.experiment.comparing import compare_sets, comparison_of
+from hotlap.experiment.comparing import compare_replicates, comparison_of
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.replicates import Design, anything, replicate
 from hotlap.experiment.trials import FEWEST_ARMS, Trials
 from hotlap.measure import speed
 from hotlap.objective import gain, inverse, judge, metric_of
-from hotlap.records import Comparison, Objective, Plan, TurnSet
+from hotlap.records import Comparison, Objective, Plan, Replicate
 from hotlap.wording import metric_words
 
-_SETS = speed.LOOKS[0].sets
+_REPLICATES = speed.ANALYSES[0].replicates
 _MARGIN = 1.5
 """Costs are estimates, and verification matters more than ablation."""
 
@@ -66,28 +66,32 @@ def _round(trials: Trials, draft: StudyDraft, plan: Plan, among: Collection[str]
     found: dict[str, Comparison] = {}
     for group in groups:
         arms = [plan, plan, *(plans_of.without(plan, it) for it in group)]
-        sets = _sets(trials, draft, arms, group)
-        if sets is None:
+        replicates = _replicates(trials, draft, arms, group)
+        if replicates is None:
             return None
         for arm, lever in enumerate(group, start=2):
-            confidence = 1 - speed.alpha_at(len(sets))
-            without = compare_sets(sets, delta=trials.options.delta, confidence=confidence, arms=(0, 1, arm))
-            found[lever] = comparison_of(plan, arms[arm], sets, without, candidate_arm=arm)
+            confidence = 1 - speed.alpha_at(len(replicates))
+            without = compare_replicates(
+                replicates, delta=trials.options.delta, confidence=confidence, arms=(0, 1, arm)
+            )
+            found[lever] = comparison_of(plan, arms[arm], replicates, without, candidate_arm=arm)
     return found
 
 
-def _sets(trials: Trials, draft: StudyDraft, arms: Sequence[Plan], group: Sequence[str]) -> Sequence[TurnSet] | None:
+def _replicates(
+    trials: Trials, draft: StudyDraft, arms: Sequence[Plan], group: Sequence[str]
+) -> Sequence[Replicate] | None:
     def fits(to_come: int) -> bool:
         """Whether the replicates fit, without using the share of the verification."""
         return trials.fits(trials.replicates_seconds(arms, to_come, trials.rounds))
 
-    if not trials.fits(_MARGIN * trials.replicates_seconds(arms, _SETS, trials.rounds)):
+    if not trials.fits(_MARGIN * trials.replicates_seconds(arms, _REPLICATES, trials.rounds)):
         return None
     names = ", ".join(group)
     design = Design(
         arms=arms,
         purpose=f"ablation {plans_of.key(arms[0])} {names}",
-        looks=(_SETS,),
+        analyses=(_REPLICATES,),
         accept=anything,
         goes_on=fits,
         compares=False,
@@ -99,7 +103,7 @@ def _sets(trials: Trials, draft: StudyDraft, arms: Sequence[Plan], group: Sequen
         if len(arms) > FEWEST_ARMS:
             trials.arms_at_once = FEWEST_ARMS
         draft.warn(f"It could not be checked whether each lever is still needed. {found.failure.reason}")
-    return found.sets or None
+    return found.replicates or None
 
 
 def _earns_its_place(without: Comparison, trials: Trials, is_doubtful: bool) -> bool:

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hotlap import plan as plans_of
-from hotlap.experiment.confirm import first_look_cost
+from hotlap.experiment.confirm import first_analysis_cost
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.observe import FEWEST_STEPS, observed_seconds
 from hotlap.experiment.profiled_launch import SEARCH_SHARE, usual_length
 from hotlap.experiment.prove import Prover, steps_for, usual_proof_cost
 from hotlap.experiment.trials import Trials
-from hotlap.procedures.screen import looks
+from hotlap.procedures.screen import screenings
 from hotlap.procedures.verify import verification_cost
 from hotlap.records import Plan, Run
 
@@ -24,8 +24,8 @@ RESERVE_MARGIN = 1.15
 ADVICE_MARGIN = 1.3
 """A margin, since costs are estimates, also in the study that follows the advice."""
 
-_LOOKED_AT = 3
-_SHARE_FOR_A_LOOK = 0.5
+_SCREENED = 3
+_SHARE_FOR_A_SCREENING = 0.5
 _ROUNDED_TO_SECONDS = 10
 _LONG_SECONDS, _LONG_ROUNDED_TO_SECONDS = 600, 60
 
@@ -48,7 +48,7 @@ def affordable_way(trials: Trials, prover: Prover, plan: Plan, candidate: Plan) 
     few = min(trials.rounds, FEWEST_ROUNDS)
     proof = prover.cost(candidate)
     for rounds in dict.fromkeys((trials.rounds, few)):
-        trial = first_look_cost(trials, plan, candidate, rounds) + proof
+        trial = first_analysis_cost(trials, plan, candidate, rounds) + proof
         if trial + RESERVE_MARGIN * verification_cost(trials, None, candidate, rounds) <= left:
             return Way(rounds)
     straight = verification_cost(trials, None, candidate, few) + proof
@@ -58,14 +58,14 @@ def affordable_way(trials: Trials, prover: Prover, plan: Plan, candidate: Plan) 
 def reserve_for_first_answer(trials: Trials) -> float:
     """Seconds to reserve for the first proof while bounds and bottlenecks are measured.
 
-    If the budget allows no proof, or none is wanted, they are for a look at some levers.
+    If the budget allows no proof, or none is wanted, they are for screening some levers.
     """
     proof = _reserve_for_one_proof(trials)
     if proof:
         return proof
     setting = plans_of.setting("any")
-    possible = (it.seconds for it in looks(trials, plans_of.EMPTY, [setting] * _LOOKED_AT))
-    return next((it for it in possible if it <= _SHARE_FOR_A_LOOK * _left(trials)), 0.0)
+    possible = (it.seconds for it in screenings(trials, plans_of.EMPTY, [setting] * _SCREENED))
+    return next((it for it in possible if it <= _SHARE_FOR_A_SCREENING * _left(trials)), 0.0)
 
 
 def reserve_while_bounding(trials: Trials) -> float:
@@ -77,7 +77,7 @@ def reserve_while_bounding(trials: Trials) -> float:
 
 
 def share_for_causes(trials: Trials, baseline: Run, stages_seconds: float) -> float:
-    """The share of the budget for the profiled launch; all but the looks, if it allows no proof."""
+    """The share of the budget for the profiled launch; all but the screening, if it allows no proof."""
     needed = budget_for_a_proof(trials, baseline, stages_seconds, plans_of.EMPTY)
     short = trials.options.quick or (trials.options.budget_seconds or math.inf) < needed
     return 1.0 if short else SEARCH_SHARE
@@ -92,12 +92,12 @@ def _reserve_for_one_proof(trials: Trials) -> float:
 
 
 def reserve_for(trials: Trials, prover: Prover, plan: Plan) -> float:
-    """Seconds to reserve during looks: for a trial and the verification or, if less is left, for one proof.
+    """Seconds to reserve during the screening: for a trial and the verification or, if less is left, for one proof.
 
     For a plan that is kept already, always those of its verification.
     """
     verification = RESERVE_MARGIN * verification_cost(trials, prover, plan)
-    usual = first_look_cost(trials, plan, plan, trials.rounds) + verification
+    usual = first_analysis_cost(trials, plan, plan, trials.rounds) + verification
     if usual <= _left(trials):
         return usual
     return verification if plan.settings else _reserve_for_one_proof(trials)
@@ -120,7 +120,7 @@ def budget_for_a_proof(trials: Trials, baseline: Run, stages_seconds: float, can
 
 def budget_for_the_rest(trials: Trials, prover: Prover, plan: Plan, candidates: Iterable[Plan]) -> float:
     """The budget with which this study would also have tried these."""
-    trial = sum(first_look_cost(trials, plan, it, trials.rounds) + prover.cost(it) for it in candidates)
+    trial = sum(first_analysis_cost(trials, plan, it, trials.rounds) + prover.cost(it) for it in candidates)
     return rounded_up(trials.spent_seconds + ADVICE_MARGIN * (trial + verification_cost(trials, prover, plan)))
 
 

@@ -18,8 +18,8 @@ from hotlap import plan as plans_of
 from hotlap.experiment.comparing import comparison_within_launch
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.trials import Failure, Trials
-from hotlap.procedures.screen import affordable_look, looks_at_plans
-from hotlap.records import Comparison, Move, Plan, Setting, TurnSet
+from hotlap.procedures.screen import affordable_screening, screenings_of_plans
+from hotlap.records import Comparison, Move, Plan, Replicate, Setting
 
 FEW = 3
 """The most levers that are tried in all combinations: eight."""
@@ -91,16 +91,16 @@ def _without(move: Move, setting: Setting) -> Move:
 def _take(trials: Trials, draft: StudyDraft, base: Plan, moves: Sequence[Move]) -> _Taken | None:
     """One launch in which these moves and two copies of no move take turns."""
     plans = [base, base, *(plans_of.with_move(base, it) for it in moves)]
-    look = affordable_look(trials, looks_at_plans(trials, plans))
-    if look is None:
+    screening = affordable_screening(trials, screenings_of_plans(trials, plans))
+    if screening is None:
         return None
     names = ", ".join(it.lever for it in max(moves, key=lambda it: len(it.settings)).settings)
-    draft.tell("screening", f"Which of these go together: {names}", sets_planned=1)
-    turns = trials.take_set(
+    draft.report("screening", f"Which of these go together: {names}", replicates_planned=1)
+    turns = trials.take_replicate(
         plans,
-        rounds=look.rounds,
+        rounds=screening.rounds,
         purpose=f"combining {plans_of.key(base)} {names}",
-        shape=look.shape,
+        shape=screening.shape,
         one_launch=True,
     )
     if isinstance(turns, Failure) or len(turns.rounds[0]) < 2:
@@ -114,7 +114,7 @@ class _Taken:
 
     base: Plan
     moves: tuple[Move, ...]
-    turns: TurnSet
+    turns: Replicate
     delta: float
 
     def best_of_all(self, group: Move, idle: Mapping[str, Comparison]) -> Combination:

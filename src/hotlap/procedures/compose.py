@@ -16,7 +16,7 @@ from hotlap import plan as plans_of
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.procedures.combine import Combination, combine
-from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, look_at, screen
+from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, screen, screen_one
 from hotlap.procedures.verdicts import no_gain_within_launch
 from hotlap.records import Comparison, Move, Outcome, Plan, Run, Setting
 
@@ -24,7 +24,7 @@ _CLEAR = 1.15
 """The gain of a single replicate that noise cannot explain."""
 
 After: TypeAlias = Callable[[Plan, Run], Sequence[Prospect]]
-"""The levers worth a look on top of a plan, given a run of it."""
+"""The levers worth screening on top of a plan, given a run of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ def compose(
     base = plan_of(parts)
     run = parts[-1].choices[0].run if parts else None
     if may_switch and run is not None:
-        looked_at = {it.lever.name for it in launched}
-        switched, _ = split([it for it in after(base, run) if it.lever.name not in looked_at])
+        screened_names = {it.lever.name for it in launched}
+        switched, _ = split([it for it in after(base, run) if it.lever.name not in screened_names])
     found = screen(trials, draft, base, switched, noise=noise, again=True) if switched else {}
     added, not_added = _combined(trials, draft, base, found)
     return Composition((*parts, *added), {**left, **not_added})
@@ -93,7 +93,7 @@ def _one_on_top_of_another(
     while waiting:
         name, choices = max(waiting.items(), key=lambda it: it[1][0].gain or 0.0)
         if not parts and far <= (choices[0].gain or 0.0) < _CLEAR:
-            choices = waiting[name] = _looked_at_again(trials, draft, prospects, choices)
+            choices = waiting[name] = _screened_again(trials, draft, prospects, choices)
         if (choices[0].gain or 0.0) < far:
             break
         parts.append(Part(tuple(choices)))
@@ -104,13 +104,13 @@ def _one_on_top_of_another(
     return parts, waiting
 
 
-def _looked_at_again(
+def _screened_again(
     trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], choices: list[Screened]
 ) -> list[Screened]:
-    """The same with the mean of two looks at the best setting: a useless lever costs a whole verification."""
+    """The same with the mean of two screenings of the best setting: a useless lever costs a whole verification."""
     first = choices[0]
     lever = next(it.lever for it in prospects if it.lever.name == first.setting.lever)
-    second = look_at(trials, draft, plans_of.EMPTY, lever, first.setting)
+    second = screen_one(trials, draft, plans_of.EMPTY, lever, first.setting)
     if isinstance(second, Failure) or second.gain is None or first.gain is None:
         return choices
     return [replace(first, gain=math.sqrt(first.gain * second.gain)), *choices[1:]]
@@ -151,7 +151,7 @@ def _combined(trials: Trials, draft: StudyDraft, base: Plan, found: Hopeful) -> 
 
 
 def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequence[Screened]]) -> Combination | None:
-    """The best combination; a single lever needs only its look."""
+    """The best combination; a single lever needs only its screening."""
     firsts = [it[0] for it in seen.values()]
     if len(firsts) > 1:
         together = combine(trials, draft, base, [it.setting for it in firsts])

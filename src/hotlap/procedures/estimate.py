@@ -120,7 +120,7 @@ class _Estimator:
         if isinstance(self._changer, str) and size:
             self._note(EstimatedPeak(batch_size=size, plan=plan, error=self._changer))
             return
-        self._draft.tell("trial", " ".join((*(it.lever for it in plan.settings), f"batch size {size}")))
+        self._draft.report("trial", " ".join((*(it.lever for it in plan.settings), f"batch size {size}")))
         changer = self._changer if isinstance(self._changer, Changer) else None
         self._note(_peak(_launch(self._trials, plan, changer, size), plan, size))
 

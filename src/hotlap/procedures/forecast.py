@@ -10,7 +10,7 @@ from hotlap.experiment.prove import Prover, affordable_steps, usual_proof_cost
 from hotlap.experiment.trials import Trials
 from hotlap.measure import speed
 from hotlap.procedures.compose import split
-from hotlap.procedures.screen import Prospect, looks, looks_in_one_launch
+from hotlap.procedures.screen import Prospect, screenings, screenings_in_one_launch
 from hotlap.procedures.verify import verification_cost
 from hotlap.records import Setting
 
@@ -22,15 +22,15 @@ _PROOF_LAUNCHES = 5
 class Forecast:
     """Launches and seconds of the first measurements, and of the proof and verification of promising levers."""
 
-    look_launches: int
-    look_seconds: float
+    screening_launches: int
+    screening_seconds: float
     proof_launches: int
     proof_seconds: float
 
     @property
     def text(self) -> str:
         """The forecast as one sentence."""
-        first = f"About {self.look_launches} launches in {_minutes(self.look_seconds)} for first measurements"
+        first = f"About {self.screening_launches} launches in {_minutes(self.screening_seconds)} for first measurements"
         then = f"{self.proof_launches} in {_minutes(self.proof_seconds)} to prove what looks faster"
         return f"{first}; then about {then}"
 
@@ -38,30 +38,32 @@ class Forecast:
 def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> Forecast:
     """Forecast the cost of trying these levers at once, from the launches and steps so far."""
     switched, launched = split(prospects) if trials.has_one_process else ([], list(prospects))
-    launches, seconds = _looks(trials, launched)
-    for look in [next(looks_in_one_launch(trials, plans_of.EMPTY, _settings(switched)), None)] * min(2, len(switched)):
+    launches, seconds = _screenings(trials, launched)
+    for screening in [next(screenings_in_one_launch(trials, plans_of.EMPTY, _settings(switched)), None)] * min(
+        2, len(switched)
+    ):
         launches += 1
-        seconds += look.seconds if look is not None else 0.0
+        seconds += screening.seconds if screening is not None else 0.0
     settings = _settings(prospects)
     rounding = any(prover.proof_for(it) != "exact" for it in settings)
     proof = usual_proof_cost(trials, plans_of.EMPTY, affordable_steps(trials)) if rounding else 0.0
     return Forecast(
-        look_launches=launches,
-        look_seconds=seconds,
-        proof_launches=_PROOF_LAUNCHES * rounding + 3 * speed.HEADLINE_SETS,
+        screening_launches=launches,
+        screening_seconds=seconds,
+        proof_launches=_PROOF_LAUNCHES * rounding + 3 * speed.HEADLINE_REPLICATES,
         proof_seconds=proof + verification_cost(trials, None, plans_of.EMPTY),
     )
 
 
-def _looks(trials: Trials, launched: Sequence[Prospect]) -> tuple[int, float]:
+def _screenings(trials: Trials, launched: Sequence[Prospect]) -> tuple[int, float]:
     """A launch for each setting, and one of the unmodified script for as many settings as run at the same time."""
     waiting = list(_settings(launched))
     launches, seconds = 0, 0.0
     while waiting:
-        look = next(looks(trials, plans_of.EMPTY, waiting))
-        launches += look.settings + 1
-        seconds += look.seconds
-        waiting = waiting[look.settings :]
+        screening = next(screenings(trials, plans_of.EMPTY, waiting))
+        launches += screening.settings + 1
+        seconds += screening.seconds
+        waiting = waiting[screening.settings :]
     return launches, seconds
 
 

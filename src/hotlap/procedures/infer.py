@@ -17,7 +17,7 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.experiment.ceilings import situation_with
-from hotlap.experiment.confirm import Confirmation, confirm, first_look_cost
+from hotlap.experiment.confirm import Confirmation, confirm, first_analysis_cost
 from hotlap.experiment.draft import OnProgress, say_nothing
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.prove_outputs import TaskQualityProver
@@ -69,7 +69,8 @@ def infer(
     known = inference_levers() if levers is None else levers
     check(options, known)
     trials, draft = opened(workload, options, executor, on_progress, journal, clock, kind="inference")
-    trials.cuts_sets = True
+    trials.cuts_replicates = True
+    draft.update(quality_level=options.quality)
     search = _InferenceSearch(trials, draft, known)
     return guarded(draft, search.run, search.interrupted)
 
@@ -79,7 +80,7 @@ class _InferenceSearch(Search):
 
     tries_at_once = False
 
-    def _understand(self) -> None:
+    def _observe(self) -> None:
         machine, observation = begin(self._trials, self._draft)
         self._baseline = observation.run
         self._baseline_situation = self._situation = Situation(
@@ -153,7 +154,7 @@ class _InferenceSearch(Search):
         mine, theirs = gain(objective, verdict.comparison), gain(objective, known) if known is not None else None
         if mine is not None and theirs is not None and (mine.low > theirs.high or mine.high < theirs.low):
             return "" if mine.low > theirs.high else f"{held} gives more."
-        if not self._trials.fits(first_look_cost(self._trials, self._plan, candidate, self._trials.rounds)):
+        if not self._trials.fits(first_analysis_cost(self._trials, self._plan, candidate, self._trials.rounds)):
             return f"The budget left no time for a comparison with {held}."
         duel = confirm(self._trials, self._draft, self._plan, candidate, lever=name)
         if isinstance(duel, Failure) or judge(objective, duel.comparison).verdict != "better":

@@ -15,7 +15,7 @@ import msgspec
 from hotlap import plan as plans_of
 from hotlap.diagnose.rules.small_mixed_precision_gain import RULE_OF_THUMB, bottleneck
 from hotlap.errors import BudgetError
-from hotlap.experiment.comparing import compare_sets, comparison_of
+from hotlap.experiment.comparing import compare_replicates, comparison_of
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.prove import ParityProver, Prover
@@ -33,11 +33,11 @@ from hotlap.records import (
     Outcome,
     PhaseAccount,
     Plan,
+    Replicate,
     Situation,
     Skipped,
     SpeedComparison,
     Study,
-    TurnSet,
     Verdict,
     Workload,
 )
@@ -47,8 +47,8 @@ from hotlap.trial.executor import Executor
 MIXED, COMPILE = "mixed-precision", "compile"
 BOTH = "mixed-precision + compile"
 
-_SETS = 5
-_FEWEST_SETS = 3
+_REPLICATES = 5
+_FEWEST_REPLICATES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ def _compare(trials: Trials, draft: StudyDraft, levers: Mapping[str, Lever]) -> 
     )
     prover = ParityProver(trials, levers, situation)
     arms = _arms(draft, situation, levers)
-    arms, sets = _take_sets(trials, draft, arms)
-    verdicts = _verdicts(trials, draft, prover, arms, sets)
+    arms, replicates = _take_replicates(trials, draft, arms)
+    verdicts = _verdicts(trials, draft, prover, arms, replicates)
     kept = [it for it in verdicts.values() if isinstance(it, Kept)]
     best = max((it.comparison for it in kept), key=lambda it: it.speed.speedup.value, default=None)
     if best is not None:
@@ -131,7 +131,7 @@ def _arms(draft: StudyDraft, situation: Situation, levers: Mapping[str, Lever]) 
     return arms
 
 
-def _take_sets(trials: Trials, draft: StudyDraft, arms: Sequence[_Arm]) -> tuple[list[_Arm], Sequence[TurnSet]]:
+def _take_replicates(trials: Trials, draft: StudyDraft, arms: Sequence[_Arm]) -> tuple[list[_Arm], Sequence[Replicate]]:
     """The replicates of all arms; if an arm fails, they begin again without it."""
     running = list(arms)
     while running:
@@ -140,26 +140,26 @@ def _take_sets(trials: Trials, draft: StudyDraft, arms: Sequence[_Arm]) -> tuple
         design = Design(
             arms=plans,
             purpose=f"lab {names}",
-            looks=(_affordable_sets(trials, plans),),
+            analyses=(_affordable_replicates(trials, plans),),
             accept=anything,
             compares=False,
             label=f"The unmodified script, {names}",
         )
         found = replicate(trials, draft, design)
         if found.failure is None:
-            return running, found.sets
+            return running, found.replicates
         failed = running.pop(max(0, found.failure.arm - 2))
         verdict = Failed(ending=found.failure.ending, reason=found.failure.reason)
         draft.decide(Outcome(lever=failed.name, setting=failed.plan.settings[-1], verdict=verdict))
     return running, ()
 
 
-def _affordable_sets(trials: Trials, plans: Sequence[Plan]) -> int:
+def _affordable_replicates(trials: Trials, plans: Sequence[Plan]) -> int:
     trials.choose_rounds(1)
-    for sets in (_SETS, _FEWEST_SETS):
-        cost = trials.replicates_seconds(plans, sets, trials.rounds)
+    for replicates in (_REPLICATES, _FEWEST_REPLICATES):
+        cost = trials.replicates_seconds(plans, replicates, trials.rounds)
         if trials.fits(cost):
-            return sets
+            return replicates
     needed = rounded_up(trials.spent_seconds + ADVICE_MARGIN * cost)
     raise BudgetError(
         f"The budget is too small for the lab: this script needs about {needed:.0f} s.",
@@ -169,23 +169,23 @@ def _affordable_sets(trials: Trials, plans: Sequence[Plan]) -> int:
 
 
 def _verdicts(
-    trials: Trials, draft: StudyDraft, prover: Prover, arms: Sequence[_Arm], sets: Sequence[TurnSet]
+    trials: Trials, draft: StudyDraft, prover: Prover, arms: Sequence[_Arm], replicates: Sequence[Replicate]
 ) -> dict[str, Verdict]:
-    if not sets:
+    if not replicates:
         return {}
     delta = trials.options.delta
     found = [
-        compare_sets(sets, delta=delta, confidence=speed.HEADLINE_CONFIDENCE, arms=(0, 1, arm))
+        compare_replicates(replicates, delta=delta, confidence=speed.HEADLINE_CONFIDENCE, arms=(0, 1, arm))
         for arm in range(2, 2 + len(arms))
     ]
     verdicts: dict[str, Verdict] = {}
     held = speed.hold_to_family(found, alpha=1 - speed.HEADLINE_CONFIDENCE)
     for index, (arm, its_speed) in enumerate(zip(arms, held, strict=True)):
-        comparison = comparison_of(plans_of.EMPTY, arm.plan, sets, its_speed, candidate_arm=2 + index)
+        comparison = comparison_of(plans_of.EMPTY, arm.plan, replicates, its_speed, candidate_arm=2 + index)
         verdict = _verdict(trials, draft, prover, comparison)
         verdicts[arm.name] = verdict
         setting = arm.plan.settings[0] if len(arm.plan.settings) == 1 else None
-        report = sets[-1].runs[2 + index].compile
+        report = replicates[-1].runs[2 + index].compile
         compiled = report if report.seconds or report.graphs else None
         draft.decide(Outcome(lever=arm.name, setting=setting, verdict=verdict, compile=compiled))
     return verdicts
@@ -193,7 +193,7 @@ def _verdicts(
 
 def _verdict(trials: Trials, draft: StudyDraft, prover: Prover, comparison: Comparison) -> Verdict:
     """Prove all runs, also those that are not faster: the results are half of the experiment."""
-    draft.tell("parity", "Does it still produce the same results?")
+    draft.report("parity", "Does it still produce the same results?")
     quality = prover.prove(comparison.candidate)
     if isinstance(quality, Failure):
         return Failed(ending=quality.ending, reason=quality.reason)

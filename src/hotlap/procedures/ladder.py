@@ -24,7 +24,16 @@ from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever
 from hotlap.objective import judge
 from hotlap.procedures.budget import RESERVE_MARGIN, Way, affordable_way, reserve_for
-from hotlap.procedures.screen import Hopeful, Prospect, Screened, look_at, looks, noise_of_a_set, prospects_of, screen
+from hotlap.procedures.screen import (
+    Hopeful,
+    Prospect,
+    Screened,
+    noise_of_a_replicate,
+    prospects_of,
+    screen,
+    screen_one,
+    screenings,
+)
 from hotlap.procedures.verdicts import no_gain, no_time, of_quality, seen
 from hotlap.procedures.verify import Verification, measure_plan, verification_cost
 from hotlap.records import (
@@ -108,7 +117,7 @@ class Ladder:
 
     def _screened(self, prospects: Sequence[Prospect], again: bool) -> Hopeful:
         """The levers to try on top of the plan, with their settings; ``again``: some were tried before."""
-        noise = 0.0 if again else noise_of_a_set(self._noise)
+        noise = 0.0 if again else noise_of_a_replicate(self._noise)
         return screen(self._trials, self._draft, self._plan, prospects, noise=noise, again=again)
 
     def _second_chance(self) -> bool:
@@ -131,8 +140,8 @@ class Ladder:
             candidate = plans_of.with_setting(self._plan, choice.setting)
             way = self._way(candidate)
             if way is None and choice.gain is None:
-                choice = self._look(choice)
-                way = self._way(candidate)  # the look corrected the costs of a trial
+                choice = self._screen(choice)
+                way = self._way(candidate)  # the screening corrected the costs of a trial
             if way is None:
                 self._note_seen(name, choice, candidate)
                 self._left_to_try[name] = choices
@@ -155,7 +164,7 @@ class Ladder:
         self._close_if_final(name)
 
     def _way(self, candidate: Plan) -> Way | None:
-        """How the candidate can be proved; None if it cannot, or if only a look is wanted."""
+        """How the candidate can be proved; None if it cannot, or if only a screening is wanted."""
         if self._trials.options.quick:
             return None
         way = affordable_way(self._trials, self._prover, self._plan, candidate)
@@ -166,12 +175,12 @@ class Ladder:
             self._trials.reserve_seconds = 0.0
         return way
 
-    def _look(self, choice: Screened) -> Screened:
-        """Look at a setting that cannot be tried; a plan that is kept already must still fit its verification."""
+    def _screen(self, choice: Screened) -> Screened:
+        """Screen a setting that cannot be tried; a plan that is kept already must still fit its verification."""
         trials, done = self._trials, self._draft.study.verification is not None
         to_come = 0.0 if done or not self._plan.settings else verification_cost(trials, self._prover, self._plan)
         trials.reserve_seconds = RESERVE_MARGIN * to_come
-        found = look_at(trials, self._draft, self._plan, self._levers[choice.setting.lever], choice.setting)
+        found = screen_one(trials, self._draft, self._plan, self._levers[choice.setting.lever], choice.setting)
         return choice if isinstance(found, Failure) else found
 
     def _keeping_proof(self, candidate: Plan, ask: Callable[[], _Answer]) -> _Answer:
@@ -195,7 +204,7 @@ class Ladder:
         else:
             self._compared, run = True, result.run
             self._family[name] = result.comparison
-            verdict = self._verdict(Confirmation(result.comparison, result.sets), candidate)
+            verdict = self._verdict(Confirmation(result.comparison, result.replicates), candidate)
             if isinstance(verdict, Kept) and verdict.comparison.quality is not None:
                 self._verified = candidate, result.with_quality(verdict.comparison.quality)
         spent = self._trials.spent_seconds - before
@@ -214,7 +223,7 @@ class Ladder:
         else:
             self._compared = True
             self._family[name] = result.comparison
-            self._noise += launch_noise(result.sets)
+            self._noise += launch_noise(result.replicates)
             verdict = self._verdict(result, candidate)
             run, report = result.candidate_run, result.candidate_run.compile
         outcome = Outcome(
@@ -233,9 +242,9 @@ class Ladder:
         if judgement.verdict != "better":
             return no_gain(result.comparison, goal, judgement=judgement, unfinished=result.unfinished)
         if self._prover.proof_for(candidate.settings[-1]) == "exact":
-            quality: Quality | Failure = self._prover.prove_exact(result.sets)
+            quality: Quality | Failure = self._prover.prove_exact(result.replicates)
         elif self._trials.fits(self._prover.cost(candidate)):
-            self._draft.tell("parity", f"Does {candidate.settings[-1].lever} produce the same results?")
+            self._draft.report("parity", f"Does {candidate.settings[-1].lever} produce the same results?")
             quality = self._prover.prove(candidate)
         else:
             return NotVerified(comparison=result.comparison, reason="The budget left no time for the proof.")
@@ -262,7 +271,7 @@ class Ladder:
     def _seen(self, choice: Screened) -> Seen | Skipped:
         if choice.gain is not None:
             return seen(choice.gain, choice.rounds, self._trials.options.goal)
-        *_, shortest = looks(self._trials, self._plan, [choice.setting])
+        *_, shortest = screenings(self._trials, self._plan, [choice.setting])
         return no_time(shortest.seconds, self._trials.left_seconds)
 
     def _verdict_of(self, name: str) -> Verdict | None:

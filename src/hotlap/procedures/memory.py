@@ -9,7 +9,7 @@ import msgspec
 
 from hotlap.errors import ScriptError
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
-from hotlap.experiment.observe import command_line, understand
+from hotlap.experiment.observe import command_line, interpret
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.stages import guarded, opened
 from hotlap.experiment.trials import Trials
@@ -38,26 +38,26 @@ def account_memory(
     """
     check(options, all_levers())
     trials, draft = opened(workload, options, executor, on_progress, journal, clock, kind="memory")
-    return guarded(draft, lambda: _look(trials, draft), lambda: draft.close("interrupted"))
+    return guarded(draft, lambda: _measure(trials, draft), lambda: draft.close("interrupted"))
 
 
-def _look(trials: Trials, draft: StudyDraft) -> None:
-    draft.tell("machine", "What this machine is")
+def _measure(trials: Trials, draft: StudyDraft) -> None:
+    draft.report("machine", "What this machine is")
     machine = trials.executor.machine()
     draft.update(machine=machine)
     if trials.options.estimate is not None:
-        draft.tell("baseline", "The unmodified script on tensors without data")
+        draft.report("baseline", "The unmodified script on tensors without data")
         estimate_memory(trials, draft, machine, trials.options.estimate)
         draft.close("finished")
         return
-    draft.tell("baseline", "The unmodified script, its storages counted")
+    draft.report("baseline", "The unmodified script, its storages counted")
     steps = trials.options.memory_steps
     assignment = msgspec.structs.replace(trials.first_assignment(), instruments=(Observe(), AccountMemory(steps=steps)))
     run = trials.launch(assignment, steps=steps + _OBSERVED_AFTER)
     # Its step times are not measurements: counting makes them longer.
     draft.update(baseline=run, files=run.files, memory=run.memory)
     draft.warn(*run.notes)
-    understand(run, trials)
+    interpret(run, trials)
     if run.memory is None:
         raise ScriptError(
             "No training step of this script was seen to call its model.",

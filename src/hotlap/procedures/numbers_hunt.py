@@ -101,12 +101,12 @@ class _Hunter:
         self._workload = workload
         self._options = options
         self._executor = executor
-        self._tell = tell
+        self._send = tell
         self._step_source: StepSource = "auto"
         self._first_seconds = 0.0
 
     def hunt(self) -> NumbersHunt:
-        first = self._look()
+        first = self._observe()
         self._first_seconds = first.wall_seconds
         done = len(first.steps.wall_seconds)
         found = NumbersHunt(
@@ -119,7 +119,7 @@ class _Hunter:
             compiled=first.compile.graphs > 0 or any(it.compiled for it in first.facts.models),
         )
         if first.bad_number is not None:
-            self._tell(f"step {first.bad_number.step + 1}: {_noticed(first.bad_number)}")
+            self._send(f"step {first.bad_number.step + 1}: {_noticed(first.bad_number)}")
             return self._trace(found, first.bad_number)
         if not ran_through(first):
             return self._explain_failure(found, first)
@@ -133,12 +133,12 @@ class _Hunter:
 
     # -- the first run -------------------------------------------------------------------------
 
-    def _look(self) -> Run:
+    def _observe(self) -> Run:
         """Run the unmodified script.
 
         One that calls backward but no optimizer of torch runs once more, with its steps counted by calls of backward.
         """
-        self._tell("watching loss, gradients and weights")
+        self._send("watching loss, gradients and weights")
         run = self._first_run()
         uncounted = run.bad_number is None and not run.steps.wall_seconds and run.facts.backwards_per_step > 0
         if uncounted and ran_through(run):
@@ -157,7 +157,7 @@ class _Hunter:
         for _ in range(MOST_REPETITIONS):
             if start is None:
                 break
-            self._tell(f"the same steps again, every operation checked {_from(start)}")
+            self._send(f"the same steps again, every operation checked {_from(start)}")
             run = self._launch(start, noticed.step + 1 + STEPS_AFTER, self._patience)
             bad = run.bad_number
             if bad is not None and bad.noticed_in == "script":
@@ -197,7 +197,7 @@ class _Hunter:
         done = steps_done(first)
         if crashed and (done > 0 or _SPEAKS_OF_IT.search(output)):
             start = max(0, done - STEPS_BEFORE)
-            self._tell(f"the script failed; the same steps again, every operation checked {_from(start)}")
+            self._send(f"the script failed; the same steps again, every operation checked {_from(start)}")
             run = self._launch(start, done + 1 + STEPS_AFTER, self._patience)
             if run.bad_number is not None:
                 return msgspec.structs.replace(
@@ -248,7 +248,7 @@ class _Hunter:
         run = repeated(
             lambda: self._executor.submit(request, self._executor.slots()[0]).result(),
             lambda run: (run,),
-            lambda: self._tell("the script was killed from outside (SIGKILL); running it again"),
+            lambda: self._send("the script was killed from outside (SIGKILL); running it again"),
         )
         return redacted_record(run, secrets_of(self._workload, os.environ))
 

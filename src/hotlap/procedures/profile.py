@@ -37,10 +37,10 @@ def profile(
     """
     check(options, all_levers())
     trials, draft = opened(workload, options, executor, on_progress, journal, clock, kind="profile")
-    return guarded(draft, lambda: _look(trials, draft), lambda: draft.close("interrupted"))
+    return guarded(draft, lambda: _measure(trials, draft), lambda: draft.close("interrupted"))
 
 
-def _look(trials: Trials, draft: StudyDraft) -> None:
+def _measure(trials: Trials, draft: StudyDraft) -> None:
     machine, observation = begin(trials, draft, on_free_cores=True)
     trials.reserve_seconds = usual_length(trials).seconds(trials)
     bounds = measure_ceilings(trials, draft, observation, machine)

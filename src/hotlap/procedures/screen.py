@@ -34,11 +34,11 @@ from hotlap.records import (
     NoGain,
     Outcome,
     Plan,
+    Replicate,
     Run,
     Setting,
     Situation,
     Skipped,
-    TurnSet,
 )
 from hotlap.wording import metric_words
 
@@ -47,13 +47,13 @@ USUAL_LAUNCH_NOISE = 0.03
 of which taking turns removes the machine's share."""
 
 _SURPRISE = 2.0
-"""A lever may start slowly, which must not cost the other levers of its replicate their look."""
+"""A lever may start slowly, which must not cost the other levers of its replicate their screening."""
 
 _LEAST_NOISE, _MOST_NOISE = 0.015, 0.06
 _ENOUGH_FOR_NOISE = 3
 
-_LOOKS = ((FEWEST_ROUNDS, 1.0), (FEWEST_ROUNDS // 2, 0.5), (FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, 0.25))
-"""Rounds of a look, and the length of its blocks as a share of the usual; the usual look first."""
+_SCREENINGS = ((FEWEST_ROUNDS, 1.0), (FEWEST_ROUNDS // 2, 0.5), (FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, 0.25))
+"""Rounds of a screening, and the length of its blocks as a share of the usual; the usual one first."""
 
 _COMPUTE: frozenset[Group] = frozenset({"compute", "compile", "host"})
 _DATA: frozenset[Group] = frozenset({"data"})
@@ -89,8 +89,8 @@ Hopeful: TypeAlias = dict[str, list[Screened]]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A first look: the number of settings at once, of rounds, and the shape of its blocks (None: as usual).
+class Screening:
+    """A first measurement: the number of settings at once, of rounds, and the shape of its blocks (None: as usual).
 
     With ``one_launch`` a single process switches all of them, and runs the current plan twice.
     """
@@ -107,7 +107,7 @@ class Look:
         return 2 if self.one_launch else 1
 
 
-def noise_of_a_set(differences: Sequence[float]) -> float:
+def noise_of_a_replicate(differences: Sequence[float]) -> float:
     """The noise of one replicate, as a share.
 
     Twice the differences between the baseline and its repeat in this study (as logarithms), once there are some.
@@ -121,7 +121,7 @@ def noise_of_a_set(differences: Sequence[float]) -> float:
 def prospects_of(
     levers: Iterable[Lever], situation: Situation, options: Options, findings: Sequence[Finding] = ()
 ) -> tuple[list[Prospect], list[Outcome]]:
-    """The levers worth a look, in order; the others are decided with a reason.
+    """The levers worth screening, in order; the others are decided with a reason.
 
     Those that address a finding come first, by the cost of the finding; the rest by their bounds, best first.
     """
@@ -170,8 +170,10 @@ def screen(
     return dict(sorted(hopeful.items(), key=lambda it: -(it[1][0].gain or 1.0)))
 
 
-def look_at(trials: Trials, draft: StudyDraft, incumbent: Plan, lever: Lever, setting: Setting) -> Screened | Failure:
-    """Look at one setting alone; without a figure if the time does not allow even the shortest look."""
+def screen_one(
+    trials: Trials, draft: StudyDraft, incumbent: Plan, lever: Lever, setting: Setting
+) -> Screened | Failure:
+    """Screen one setting alone; without a figure if the time does not allow even the shortest screening."""
     switchable = {setting} if can_switch(lever, setting) else set()
     seen, failures = _measure(trials, draft, incumbent, [setting], switchable)
     return failures[setting] if setting in failures else seen[setting]
@@ -182,46 +184,46 @@ def can_switch(lever: Lever, setting: Setting) -> bool:
     return lever.switch is not None and not lever.environment(setting)
 
 
-def affordable_look(trials: Trials, possible: Iterable[Look]) -> Look | None:
-    """The first look that the time allows; None if it allows none."""
+def affordable_screening(trials: Trials, possible: Iterable[Screening]) -> Screening | None:
+    """The first screening that the time allows; None if it allows none."""
     return next((it for it in possible if trials.fits(_price(trials, it))), None)
 
 
-def _price(trials: Trials, look: Look) -> float:
-    """The time limit of a look, if a lever starts slowly or hangs."""
-    launches = 1 if look.one_launch else look.settings + 1
+def _price(trials: Trials, screening: Screening) -> float:
+    """The time limit of a screening, if a lever starts slowly or hangs."""
+    launches = 1 if screening.one_launch else screening.settings + 1
     hang = launches * trials.costs.startup_seconds + trials.shortest_limit_seconds
-    return max(hang, look.seconds * (_SURPRISE if look.settings > 1 else 1.0))
+    return max(hang, screening.seconds * (_SURPRISE if screening.settings > 1 else 1.0))
 
 
-def looks(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Look]:
-    """The possible looks with a launch for each setting: at as many as run at the same time, else at fewer, else a
+def screenings(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Screening]:
+    """The possible screenings with a launch for each setting: at as many as run at the same time, else at fewer, else a
     shorter one."""
     for rounds, shape in _lengths(trials):
         for settings in range(min(len(waiting), max(1, trials.arms_at_once - 1)), 0, -1):
             arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in waiting[:settings])]
-            yield Look(settings, rounds, shape, trials.costs.of_set(arms, rounds, shape))
+            yield Screening(settings, rounds, shape, trials.costs.of_replicate(arms, rounds, shape))
 
 
-def looks_in_one_launch(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Look]:
-    """The looks at settings that one process can switch, longest first; none if the script has too few steps."""
+def screenings_in_one_launch(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Screening]:
+    """The screenings of settings that one process can switch, longest first; none if the script has too few steps."""
     plans = [incumbent, incumbent, *(plans_of.with_setting(incumbent, it) for it in waiting)]
-    return (it for it in looks_at_plans(trials, plans) if waiting)
+    return (it for it in screenings_of_plans(trials, plans) if waiting)
 
 
-def looks_at_plans(trials: Trials, plans: Sequence[Plan]) -> Iterator[Look]:
-    """The same at whole plans, of which the first two are the current one."""
+def screenings_of_plans(trials: Trials, plans: Sequence[Plan]) -> Iterator[Screening]:
+    """The same of whole plans, of which the first two are the current one."""
     most_steps = trials.costs.shape.most_steps or math.inf
     for rounds, shape in _lengths(trials):
         if trials.costs.steps_of_one_launch(len(plans), rounds, shape) <= most_steps:
             seconds = trials.costs.of_one_launch(plans, rounds, shape)
-            yield Look(len(plans) - 2, rounds, shape, seconds, one_launch=True)
+            yield Screening(len(plans) - 2, rounds, shape, seconds, one_launch=True)
 
 
 def _lengths(trials: Trials) -> Iterator[tuple[int, Shape | None]]:
-    """Rounds and the shape of their blocks; the usual look first."""
+    """Rounds and the shape of their blocks; the usual one first."""
     usual = trials.costs.shape
-    for rounds, share in _LOOKS:
+    for rounds, share in _SCREENINGS:
         yield min(rounds, usual.most_rounds), None if share == 1.0 else _shorter(usual, share)
 
 
@@ -295,18 +297,18 @@ def _measure(
     failures: dict[Setting, Failure] = {}
     waiting = list(wanted)
     while waiting:
-        look, group = _next_look(trials, incumbent, waiting, switchable)
-        if look is None:
+        screening, group = _next_screening(trials, incumbent, waiting, switchable)
+        if screening is None:
             seen.update((it, Screened(it)) for it in waiting)
             break
         before = trials.spent_seconds
-        turns = _look(trials, draft, incumbent, look, group)
-        if isinstance(turns, Failure) and turns.arm >= look.references:
-            failed = group[turns.arm - look.references]
+        turns = _take(trials, draft, incumbent, screening, group)
+        if isinstance(turns, Failure) and turns.arm >= screening.references:
+            failed = group[turns.arm - screening.references]
             failures[failed] = turns
             waiting.remove(failed)
             continue
-        if isinstance(turns, Failure) and look.one_launch:
+        if isinstance(turns, Failure) and screening.one_launch:
             switchable = ()  # it may train if nothing is switched
             continue
         waiting = [it for it in waiting if it not in group]
@@ -314,17 +316,17 @@ def _measure(
             seen.update((it, Screened(it)) for it in group)
             continue
         share = (trials.spent_seconds - before) / len(group)
-        for arm, setting in enumerate(group, start=look.references):
-            seen[setting] = _screened(trials, incumbent, setting, look, turns, arm, share)
+        for arm, setting in enumerate(group, start=screening.references):
+            seen[setting] = _screened(trials, incumbent, setting, screening, turns, arm, share)
     return seen, failures
 
 
 def _screened(
-    trials: Trials, incumbent: Plan, setting: Setting, look: Look, turns: TurnSet, arm: int, seconds: float
+    trials: Trials, incumbent: Plan, setting: Setting, screening: Screening, turns: Replicate, arm: int, seconds: float
 ) -> Screened:
     """The result of one arm of a replicate."""
     comparison = None
-    if look.one_launch and len(turns.rounds[arm]) > 1:
+    if screening.one_launch and len(turns.rounds[arm]) > 1:
         candidate, delta = plans_of.with_setting(incumbent, setting), trials.options.delta
         comparison = comparison_within_launch(incumbent, candidate, turns, delta=delta, arms=(0, arm))
     return Screened(
@@ -334,35 +336,35 @@ def _screened(
         seconds=seconds,
         rounds=len(turns.rounds[arm]),
         comparison=comparison,
-        run=None if look.one_launch else turns.runs[arm],
+        run=None if screening.one_launch else turns.runs[arm],
     )
 
 
-def _next_look(
+def _next_screening(
     trials: Trials, incumbent: Plan, waiting: Sequence[Setting], switchable: Collection[Setting]
-) -> tuple[Look | None, Sequence[Setting]]:
-    """The next look, and its settings. A process that switches cannot measure memory: its peak is that of all."""
+) -> tuple[Screening | None, Sequence[Setting]]:
+    """The next screening, and its settings. A process that switches cannot measure memory: its peak is that of all."""
     together = [it for it in waiting if it in switchable]
     if together and trials.options.goal.is_of_speed and trials.has_one_process:
-        look = affordable_look(trials, looks_in_one_launch(trials, incumbent, together))
-        if look is not None:
-            return look, together
-    look = affordable_look(trials, looks(trials, incumbent, waiting))
-    return look, waiting[: look.settings] if look is not None else ()
+        screening = affordable_screening(trials, screenings_in_one_launch(trials, incumbent, together))
+        if screening is not None:
+            return screening, together
+    screening = affordable_screening(trials, screenings(trials, incumbent, waiting))
+    return screening, waiting[: screening.settings] if screening is not None else ()
 
 
-def _look(
-    trials: Trials, draft: StudyDraft, incumbent: Plan, look: Look, group: Sequence[Setting]
-) -> TurnSet | Failure:
-    arms = [incumbent] * look.references + [plans_of.with_setting(incumbent, it) for it in group]
+def _take(
+    trials: Trials, draft: StudyDraft, incumbent: Plan, screening: Screening, group: Sequence[Setting]
+) -> Replicate | Failure:
+    arms = [incumbent] * screening.references + [plans_of.with_setting(incumbent, it) for it in group]
     names = ", ".join(plans_of.describe(it) for it in group)
-    draft.tell("screening", f"A first measurement of {names}", sets_planned=1)
-    return trials.take_set(
+    draft.report("screening", f"A first measurement of {names}", replicates_planned=1)
+    return trials.take_replicate(
         arms,
-        rounds=look.rounds,
+        rounds=screening.rounds,
         purpose=f"screening {plans_of.key(incumbent)} {names}",
-        shape=look.shape,
-        one_launch=look.one_launch,
+        shape=screening.shape,
+        one_launch=screening.one_launch,
     )
 
 
@@ -381,7 +383,7 @@ def _let_go(
     name = prospect.lever.name
     earlier = draft.outcome_of(name)
     if earlier is not None and isinstance(earlier.verdict, NoGain) and earlier.verdict.comparison is not None:
-        return  # a trial is stronger evidence than this look
+        return  # a trial is stronger evidence than this screening
     if seen:
         best = max(seen, key=lambda it: it.gain or 0.0)
         text = (

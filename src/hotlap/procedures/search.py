@@ -41,7 +41,7 @@ from hotlap.procedures.budget import (
 from hotlap.procedures.compose import compose
 from hotlap.procedures.forecast import forecast
 from hotlap.procedures.ladder import Ladder
-from hotlap.procedures.screen import Hopeful, Prospect, Screened, noise_of_a_set
+from hotlap.procedures.screen import Hopeful, Prospect, Screened, noise_of_a_replicate
 from hotlap.procedures.together import Settled, Together
 from hotlap.procedures.verdicts import little_in_first_measurements, quick_look_text, why_given_up
 from hotlap.procedures.verify import Verification, can_verify, verification_cost, verify
@@ -92,7 +92,7 @@ def tune(
     known = all_levers() if levers is None else levers
     check(options, known)
     trials, draft = opened(workload, options, executor, on_progress, journal, clock)
-    trials.cuts_sets = True
+    trials.cuts_replicates = True
     search = Search(trials, draft, known)
     return guarded(draft, search.run, search.interrupted)
 
@@ -109,8 +109,8 @@ class Search(Ladder):
 
     def run(self) -> None:
         """From the first launch to the verification."""
-        self._understand()
-        self._skip_unwanted()
+        self._observe()
+        self._skip_excluded()
         self._trials.choose_rounds(len(self._open))
         while self._pass() or self._second_chance():
             pass
@@ -118,7 +118,7 @@ class Search(Ladder):
         self._find_with_outcomes()
         self._verify()
 
-    def _understand(self) -> None:
+    def _observe(self) -> None:
         machine, observation = begin(self._trials, self._draft)
         self._baseline = observation.run
         self._trials.reserve_seconds = reserve_while_bounding(self._trials)
@@ -132,7 +132,7 @@ class Search(Ladder):
         self._findings = note_findings(self._draft, self._profile)
         self._prover = ParityProver(self._trials, self._levers, bounds.situation)
 
-    def _skip_unwanted(self) -> None:
+    def _skip_excluded(self) -> None:
         """Note the levers that the options exclude, and those that do not apply here."""
         self._draft.rank(it.lever.name for it in self._prospects(self._open)[0])
         self._draft.rank(self._levers)
@@ -140,16 +140,16 @@ class Search(Ladder):
             if name not in self._open:
                 self._draft.note(Outcome(lever=name, verdict=Skipped(reason="Excluded by `--only` or `--skip`.")))
 
-    def _look_at_the_rest(self) -> None:
-        """Spend the remaining budget on looks at levers that had none."""
+    def _screen_the_rest(self) -> None:
+        """Spend the remaining budget on screening levers that had none."""
         for name in [it for it in self._untried if isinstance(self._verdict_of(it), Skipped)]:
-            found = self._look(Screened(self._untried[name].settings[-1]))
+            found = self._screen(Screened(self._untried[name].settings[-1]))
             if found.gain is not None:
                 self._note_seen(name, found, self._untried[name])
 
     def _close(self, text: str = "") -> None:
         """Close the study, with what a larger budget would do."""
-        self._look_at_the_rest()
+        self._screen_the_rest()
         trials, options = self._trials, self._trials.options
         left_out = [name for name in self._untried if self._is_open(name)]
         if not left_out and not options.quick:
@@ -199,8 +199,8 @@ class Search(Ladder):
 
     def _try_at_once(self, prospects: Sequence[Prospect]) -> Hopeful:
         self._tried_at_once = True
-        noise = noise_of_a_set(self._noise)
-        self._draft.tell("screening", forecast(self._trials, self._prover, prospects).text)
+        noise = noise_of_a_replicate(self._noise)
+        self._draft.report("screening", forecast(self._trials, self._prover, prospects).text)
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)  # no trial comes before the verification
         found = compose(self._trials, self._draft, prospects, self._prospects_after, noise=noise)
         if not found.parts:
@@ -218,7 +218,7 @@ class Search(Ladder):
         return {it.lever: list(it.choices) for it in found.parts if it.lever not in decided} | found.left
 
     def _prospects_after(self, plan: Plan, run: Run) -> Sequence[Prospect]:
-        """The levers worth a look on top of this plan."""
+        """The levers worth screening on top of this plan."""
         self._situation = situation_with(self._baseline_situation, plan, run)
         found, _ = self._prospects([it for it in self._open if it not in {one.lever for one in plan.settings}])
         self._seen_with.update({it.lever.name: plans_of.EMPTY for it in found})
@@ -227,45 +227,45 @@ class Search(Ladder):
     def _adopt(self, settled: Settled, verification: Verification, left: Hopeful) -> None:
         """Adopt the plan that was proved at once.
 
-        A lever that had a look gets another one only if its bound is now large enough for a single look to show it.
+        A lever that was screened is screened again only if its bound is now large enough for one screening to show it.
         """
         self._plan, self._verified = settled.plan, (settled.plan, verification)
         self._situation = situation_with(self._baseline_situation, settled.plan, verification.run)
         self._draft.decide_all(settled.outcomes, plan=settled.plan, **self._shown_by(verification))
         for it in settled.outcomes:
             self._close_if_final(it.lever)
-        far = self._far(looks=1)
-        looked_at = {it for it in self._open if it in left or not self._is_open(it)}
+        far = self._far(screenings=1)
+        screened_names = {it for it in self._open if it in left or not self._is_open(it)}
         for prospect in self._prospects(self._open)[0]:
             name, bound = prospect.lever.name, prospect.bound
-            if name in looked_at and (bound is None or bound < far):
+            if name in screened_names and (bound is None or bound < far):
                 self._seen_with[name] = self._plan
 
     def _worth_a_trial(self, left: Hopeful) -> Hopeful:
-        """The promising levers that two looks agree on, or that were not measured.
+        """The promising levers that two screenings agree on, or that were not measured.
 
         The rest might gain a little, which takes more launches to show than it is worth.
         """
         worth: Hopeful = {}
         for name, choices in left.items():
-            first = self._looked_at_again(choices[0])
-            if first.gain is None or first.gain >= self._far(looks=2):
+            first = self._screened_again(choices[0])
+            if first.gain is None or first.gain >= self._far(screenings=2):
                 worth[name] = [first, *choices[1:]]
             elif self._is_open(name):
                 verdict = little_in_first_measurements(first, self._trials.options.goal)
                 self._draft.decide(Outcome(lever=name, setting=first.setting, verdict=verdict), "screening")
         return worth
 
-    def _looked_at_again(self, first: Screened) -> Screened:
-        """The mean of the first look and one on top of the plan, if the first shows a gain worth having."""
+    def _screened_again(self, first: Screened) -> Screened:
+        """The mean of the first screening and one on top of the plan, if the first shows a gain worth having."""
         if first.gain is None or first.gain < 1 + self._trials.options.delta or first.comparison is not None:
             return first
-        second = self._look(first)
+        second = self._screen(first)
         return first if second.gain is None else replace(first, gain=math.sqrt(first.gain * second.gain))
 
-    def _far(self, *, looks: int) -> float:
-        """The gain from which so many looks are not noise."""
-        return (1 + self._trials.options.delta) * (1 + noise_of_a_set(self._noise) / math.sqrt(looks))
+    def _far(self, *, screenings: int) -> float:
+        """The gain from which so many screenings are not noise."""
+        return (1 + self._trials.options.delta) * (1 + noise_of_a_replicate(self._noise) / math.sqrt(screenings))
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -359,7 +359,7 @@ class Search(Ladder):
         while self._plan.settings:
             if all(self._prover.proof_for(it) == "exact" for it in self._plan.settings):
                 return None
-            self._draft.tell("parity", "Does the whole plan produce the same results?")
+            self._draft.report("parity", "Does the whole plan produce the same results?")
             quality = self._prover.prove(self._plan)
             if not isinstance(quality, Failure) and self._acceptable(quality):
                 return quality

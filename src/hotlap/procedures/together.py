@@ -81,7 +81,7 @@ class Together:
             if isinstance(found, Failure):
                 break
             self._compared = True
-            known = quality if quality is not None else self._prover.prove_exact(found.sets)
+            known = quality if quality is not None else self._prover.prove_exact(found.replicates)
             idle = self._idle(found, known) if left_to_measure else None
             if idle is None:
                 return self._judged(parts, found.with_quality(known))
@@ -102,7 +102,7 @@ class Together:
                 return parts, None
             if not self._fits(plan):
                 return None
-            self._draft.tell("parity", "Does the plan produce the same results?")
+            self._draft.report("parity", "Does the plan produce the same results?")
             quality = self._prover.prove(plan)
             if not isinstance(quality, Failure) and self._is_acceptable(quality):
                 return parts, quality

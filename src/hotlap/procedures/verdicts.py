@@ -52,7 +52,7 @@ def no_gain(
 ) -> NoGain:
     """The verdict on a candidate that was not shown to be better.
 
-    ``judgement`` is that of the objective if it is not only speed; ``unfinished``: the budget ended the looks.
+    ``judgement`` is that of the objective if it is not only speed; ``unfinished``: the budget ended the trial.
     """
     metric = goal.objective.metric
     if not comparison.speed.baseline_agrees:
@@ -93,16 +93,16 @@ def no_gain_within_launch(comparison: Comparison, goal: Goal) -> NoGain:
 
 
 def seen(gain: float, rounds: int, goal: Goal) -> Seen:
-    """The verdict on a candidate that had a look but could not be proved."""
+    """The verdict on a candidate that was screened but could not be proved."""
     reason = f"Measured in one replicate of {rounds} rounds, not proved: no interval, and results were not compared."
     return Seen(speedup=gain, metric=goal.objective.metric, rounds=rounds, reason=reason)
 
 
-def no_time(look_seconds: float, left_seconds: float) -> Skipped:
-    """The verdict on a candidate without even a look."""
+def no_time(screening_seconds: float, left_seconds: float) -> Skipped:
+    """The verdict on a candidate that was not even screened."""
     left = max(0.0, left_seconds)
     return Skipped(
-        reason=f"Even one replicate takes about {look_seconds:.0f} s, and {left:.0f} s of the budget are left."
+        reason=f"Even one replicate takes about {screening_seconds:.0f} s, and {left:.0f} s of the budget are left."
     )
 
 
@@ -123,11 +123,11 @@ def _why(comparison: Comparison, delta: float, unfinished: bool) -> str:
     if found.verdict == "no-effect":
         return f"It makes no difference: less than {delta:.1%} either way."
     if unfinished:
-        return f"Inconclusive after {found.sets} replicates, when the budget ended."
+        return f"Inconclusive after {found.replicates} replicates, when the budget ended."
     if found.speedup.value < 1 + delta:
-        return f"After {found.sets} replicates a gain of {delta:.1%} was unlikely, so its trial was stopped."
+        return f"After {found.replicates} replicates a gain of {delta:.1%} was unlikely, so its trial was stopped."
     return (
-        f"Inconclusive after {found.sets} replicates: the smallest detectable effect is "
+        f"Inconclusive after {found.replicates} replicates: the smallest detectable effect is "
         f"{found.smallest_detectable:.1%}."
     )
 
@@ -196,8 +196,8 @@ def _why_not_better(comparison: Comparison, goal: Goal, judgement: Judgement, un
     if judgement.metric_verdict == "no-effect":
         return f"It makes no difference to the {what}: less than {goal.delta:.1%} either way."
     if unfinished:
-        return f"Inconclusive after {comparison.speed.sets} replicates, when the budget ended: {what} {level}."
-    return f"A gain of {goal.delta:.1%} was not shown in {comparison.speed.sets} replicates: {what} {level}."
+        return f"Inconclusive after {comparison.speed.replicates} replicates, when the budget ended: {what} {level}."
+    return f"A gain of {goal.delta:.1%} was not shown in {comparison.speed.replicates} replicates: {what} {level}."
 
 
 def _ratio(ratio: Estimate) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from hotlap import plan as plans_of
-from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_parts, compare_sets, comparison_of
+from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_parts, compare_replicates, comparison_of
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.prove import Prover
@@ -19,10 +19,10 @@ from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure import speed
 from hotlap.objective import judge, p99_state
-from hotlap.records import Comparison, Plan, Quality, Run, TurnSet
+from hotlap.records import Comparison, Plan, Quality, Replicate, Run
 
-MORE_SETS = speed.LOOKS[-1]
-"""The second look, if the first is inconclusive, and the share of false positives that it may spend."""
+MORE_REPLICATES = speed.ANALYSES[-1]
+"""The second analysis, if the first is inconclusive, and the share of false positives that it may spend."""
 
 _LAST_RESORT_ROUNDS = 5
 """Fewer rounds than usual, if no more fit: a verification with a wide interval is better than none."""
@@ -38,7 +38,7 @@ class Verification:
     comparison: Comparison
     baseline_run: Run
     run: Run
-    sets: tuple[TurnSet, ...]
+    replicates: tuple[Replicate, ...]
     parts: Mapping[str, Comparison] = field(default_factory=dict)
 
     def with_quality(self, quality: Quality) -> Verification:
@@ -52,7 +52,7 @@ def verification_cost(
     """The estimated seconds of this plan's verification, with so many rounds (default: as many as now)."""
     arms = _arms(plan, without)
     proof = prover.cost(plan) if prover is not None and plan.settings else 0.0
-    return trials.replicates_seconds(arms, speed.HEADLINE_SETS, rounds or trials.rounds) + proof
+    return trials.replicates_seconds(arms, speed.HEADLINE_REPLICATES, rounds or trials.rounds) + proof
 
 
 def can_verify(trials: Trials, prover: Prover, plan: Plan) -> bool:
@@ -64,10 +64,10 @@ def _arms(plan: Plan, without: Sequence[str]) -> list[Plan]:
     return [plans_of.EMPTY, plans_of.EMPTY, plan, *(plans_of.without(plan, it) for it in without)]
 
 
-def _fit_rounds(trials: Trials, arms: Sequence[Plan], sets: int) -> None:
+def _fit_rounds(trials: Trials, arms: Sequence[Plan], replicates: int) -> None:
     """Use fewer rounds if the remaining replicates would otherwise not fit."""
     for rounds in (trials.rounds, FEWEST_ROUNDS, _LAST_RESORT_ROUNDS):
-        if rounds <= trials.rounds and trials.fits(trials.replicates_seconds(arms, sets, rounds)):
+        if rounds <= trials.rounds and trials.fits(trials.replicates_seconds(arms, replicates, rounds)):
             trials.rounds = rounds
             return
 
@@ -83,7 +83,7 @@ def verify(
     measured = measure_plan(trials, draft, plan)
     if isinstance(measured, Failure):
         return measured
-    return measured.with_quality(quality or prover.prove_exact(measured.sets))
+    return measured.with_quality(quality or prover.prove_exact(measured.replicates))
 
 
 def measure_plan(trials: Trials, draft: StudyDraft, plan: Plan, without: Sequence[str] = ()) -> Verification | Failure:
@@ -98,15 +98,15 @@ def measure_plan(trials: Trials, draft: StudyDraft, plan: Plan, without: Sequenc
         _fit_rounds(trials, arms, to_come)
         return True
 
-    def decided(sets: Sequence[TurnSet]) -> bool:
-        objective, found = trials.options.objective, _compared(trials, plan, sets)
+    def decided(replicates: Sequence[Replicate]) -> bool:
+        objective, found = trials.options.objective, _compared(trials, plan, replicates)
         is_open = p99_state(objective, found.candidate_latency) == "open"
         return judge(objective, found).verdict != "inconclusive" and not is_open
 
     design = Design(
         arms=arms,
         purpose=f"verification {plans_of.key(plans_of.EMPTY)} {plans_of.key(plan)}",
-        looks=(speed.HEADLINE_SETS, MORE_SETS.sets),
+        analyses=(speed.HEADLINE_REPLICATES, MORE_REPLICATES.replicates),
         goes_on=goes_on,
         stage="verification",
         label="the whole plan",
@@ -114,23 +114,25 @@ def measure_plan(trials: Trials, draft: StudyDraft, plan: Plan, without: Sequenc
     found = replicate(trials, draft, design, decided)
     if found.failure is not None:
         return found.failure
-    last = found.sets[-1].runs
-    whole = _compared(trials, plan, found.sets)
-    parts = {it: _part(trials, found.sets, arms, arm) for arm, it in enumerate(without, start=CANDIDATE + 1)}
-    return Verification(whole, last[BASELINE], last[CANDIDATE], found.sets, parts)
+    last = found.replicates[-1].runs
+    whole = _compared(trials, plan, found.replicates)
+    parts = {it: _part(trials, found.replicates, arms, arm) for arm, it in enumerate(without, start=CANDIDATE + 1)}
+    return Verification(whole, last[BASELINE], last[CANDIDATE], found.replicates, parts)
 
 
-def _part(trials: Trials, sets: Sequence[TurnSet], arms: Sequence[Plan], arm: int) -> Comparison:
+def _part(trials: Trials, replicates: Sequence[Replicate], arms: Sequence[Plan], arm: int) -> Comparison:
     """Compare the plan with itself without a lever, which is the arm ``arm``."""
     confidence = speed.HEADLINE_CONFIDENCE
     found = compare_parts(
-        sets, delta=trials.options.delta, confidence=confidence, reference_arm=arm, candidate_arm=CANDIDATE
+        replicates, delta=trials.options.delta, confidence=confidence, reference_arm=arm, candidate_arm=CANDIDATE
     )
-    return comparison_of(arms[arm], arms[CANDIDATE], sets, found, reference_arm=arm)
+    return comparison_of(arms[arm], arms[CANDIDATE], replicates, found, reference_arm=arm)
 
 
-def _compared(trials: Trials, plan: Plan, sets: Sequence[TurnSet]) -> Comparison:
-    """Compare at 95 %, or after an inconclusive first look with the share of the second."""
-    confidence = speed.HEADLINE_CONFIDENCE if len(sets) <= speed.HEADLINE_SETS else 1 - MORE_SETS.alpha
-    found = compare_sets(sets, delta=trials.options.delta, confidence=confidence)
-    return comparison_of(plans_of.EMPTY, plan, sets, found)
+def _compared(trials: Trials, plan: Plan, replicates: Sequence[Replicate]) -> Comparison:
+    """Compare at 95 %, or after an inconclusive first analysis with the share of the second."""
+    confidence = (
+        speed.HEADLINE_CONFIDENCE if len(replicates) <= speed.HEADLINE_REPLICATES else 1 - MORE_REPLICATES.alpha
+    )
+    found = compare_replicates(replicates, delta=trials.options.delta, confidence=confidence)
+    return comparison_of(plans_of.EMPTY, plan, replicates, found)

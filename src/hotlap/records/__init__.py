@@ -10,6 +10,7 @@ studies stay readable.
 
 from __future__ import annotations
 
+from hotlap.records.artefact import ArtefactProof
 from hotlap.records.base import Record, Value, Values
 from hotlap.records.batches import BatchChange, BatchSearch, BoundBy
 from hotlap.records.checks import Against, Check, CheckCost, NumbersCheck, PhaseShift, Sides, SpeedCheck
@@ -31,7 +32,7 @@ from hotlap.records.comparisons import (
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.disturbance import Disturbance, Measurement
-from hotlap.records.engines import EngineReport, OperatorShare
+from hotlap.records.engines import BUILT_ENGINES, EngineReport, OperatorShare
 from hotlap.records.estimate import Estimate
 from hotlap.records.instruments import (
     AccountMemory,
@@ -53,10 +54,12 @@ from hotlap.records.instruments import (
     ShiftSeeds,
     SweepLoader,
     SwitchLevers,
+    UseArtefact,
     WatchFailedPasses,
     WatchMemory,
     WatchNumbers,
     WithoutDropout,
+    WriteArtefact,
 )
 from hotlap.records.latency import Latency, LatencyPercentile
 from hotlap.records.machine import (
@@ -126,6 +129,7 @@ from hotlap.records.phases import PHASES, STEP_PHASES, Phase, PhaseRow, StepPhas
 from hotlap.records.progress import Progress, Stage
 from hotlap.records.protection import Isolation, NetworkMode, Protection, ProtectionMode
 from hotlap.records.quality import (
+    USUAL_LEVEL,
     GateResult,
     OutputQuality,
     Parity,
@@ -148,11 +152,11 @@ from hotlap.records.runs import (
     GraphBreak,
     LoaderRate,
     OutOfMemory,
+    Replicate,
     Run,
     Steps,
     Stopped,
     TimedOut,
-    TurnSet,
 )
 from hotlap.records.script import (
     ENGINE_PACKAGES,
@@ -187,6 +191,7 @@ from hotlap.records.study import CheckVerdict, Study, StudyKind, StudyStatus
 from hotlap.records.workload import Checkout, Move, Plan, Setting, Source, StepSource, Workload
 
 __all__ = [
+    "BUILT_ENGINES",
     "CONNECTION_LOST",
     "ENGINE_PACKAGES",
     "GUESSED_SAMPLES",
@@ -197,12 +202,14 @@ __all__ = [
     "STEP_COUNTER_BYTES",
     "STEP_COUNTER_PREFIX",
     "STEP_PHASES",
+    "USUAL_LEVEL",
     "Accelerator",
     "AccountMemory",
     "Against",
     "AlignRandomness",
     "AllocatorUse",
     "Arrived",
+    "ArtefactProof",
     "Assignment",
     "AttentionArgument",
     "AttentionRate",
@@ -335,6 +342,7 @@ __all__ = [
     "Record",
     "RecordedGain",
     "ReplayBatch",
+    "Replicate",
     "Report",
     "ReseedAugmentation",
     "ResizeBatches",
@@ -376,7 +384,7 @@ __all__ = [
     "TopStatement",
     "TorchDevice",
     "TurnRequest",
-    "TurnSet",
+    "UseArtefact",
     "Value",
     "Values",
     "Verdict",
@@ -386,4 +394,5 @@ __all__ = [
     "WholeRun",
     "WithoutDropout",
     "Workload",
+    "WriteArtefact",
 ]

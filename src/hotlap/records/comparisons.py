@@ -44,6 +44,11 @@ class PhaseAccount(Record, frozen=True, kw_only=True):
         """The mean seconds of a phase; 0 where it was not observed."""
         return dict(self.phases).get(phase, 0.0)
 
+    @property
+    def is_of_calls(self) -> bool:
+        """Whether a step is a call of a model: a forward pass, and no other phase of a training step."""
+        return {name for name, seconds in self.phases if seconds > 0} - {"other"} == {"forward"}
+
     def with_seconds(self, *phases: tuple[StepPhase, float]) -> PhaseAccount:
         """The same account with other seconds in these phases."""
         return msgspec.structs.replace(self, phases=tuple({**dict(self.phases), **dict(phases)}.items()))
@@ -111,7 +116,7 @@ class SpeedComparison(Record, frozen=True, kw_only=True):
 
     speedup: Estimate
     verdict: SpeedVerdict
-    sets: int
+    replicates: int
     rounds: int
     confidence: float
     noise_floor: float
@@ -126,7 +131,7 @@ class RecordedGain(Record, frozen=True, kw_only=True):
 
     speedup: Estimate
     confidence: float
-    sets: int
+    replicates: int
     machine: str = ""
     torch_version: str = ""
 
@@ -137,15 +142,15 @@ EnergySource: TypeAlias = Literal["device-counter", "device-power", "processor-c
 class EnergyComparison(Record, frozen=True, kw_only=True):
     """Joules per sample of a plan and of its baseline, from the same blocks as their speed.
 
-    All are geometric means with intervals over ``sets`` replicates; ``ratio`` is the candidate's energy as a share of
-    the baseline's, compared replicate by replicate. :class:`Block` says what the counters cover.
+    All are geometric means with intervals over that many ``replicates``; ``ratio`` is the candidate's energy as a share
+    of the baseline's, compared replicate by replicate. :class:`Block` says what the counters cover.
     """
 
     source: EnergySource
     baseline_joules_per_sample: Estimate
     candidate_joules_per_sample: Estimate
     ratio: Estimate
-    sets: int
+    replicates: int
     confidence: float
 
 
@@ -166,7 +171,7 @@ class MetricComparison(Record, frozen=True, kw_only=True):
     ratio: Estimate
     verdict: MetricVerdict
     smallest_change: float = 0.0
-    sets: int
+    replicates: int
     confidence: float
 
 

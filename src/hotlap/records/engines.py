@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hotlap.records.base import Record
 
 
@@ -20,7 +22,8 @@ class EngineReport(Record, frozen=True, kw_only=True):
     reported). ``precision`` is the number format of the operators that matter, as the engine reports it, and
     ``quantized`` how many compute with 8-bit integers. ``calibrated_inputs`` is how many of the first inputs calibrated
     the quantization: outputs for these say nothing about quality. ``load_seconds`` is the time for exporting,
-    converting and loading, and ``size_bytes`` the size of the engine's files on disk. Only a launch that compares
+    converting and loading; ``build_seconds`` of it are for exporting and converting, which one launch of a study does
+    and all others then load. ``size_bytes`` is the size of the engine's files on disk. Only a launch that compares
     outputs looks into the engine's graph; that of any other leaves these figures at 0.
     """
 
@@ -33,4 +36,9 @@ class EngineReport(Record, frozen=True, kw_only=True):
     by_precision: tuple[OperatorShare, ...] = ()
     calibrated_inputs: int = 0
     load_seconds: float = 0.0
+    build_seconds: float = 0.0
     size_bytes: int = 0
+
+
+BUILT_ENGINES: Final = "HOTLAP_BUILT_ENGINES"
+"""The variable that names the folder in which the launches of a study keep what engines built."""

@@ -70,6 +70,24 @@ class CaptureOutputs(Record, frozen=True, kw_only=True, tag="capture-outputs"):
     in_float32: bool = False
 
 
+class WriteArtefact(Record, frozen=True, kw_only=True, tag="write-artefact"):
+    """Writes an inference target's model, in the form that the plan gives it, into the folder ``artefact`` of the run,
+    and all inputs next to it. Must be the last of an assignment's instruments.
+
+    ``compile_mode`` is that of torch.compile (empty: the plan does not compile), and ``threads`` those that the plan
+    sets (0: none).
+    """
+
+    compile_mode: str = ""
+    threads: int = 0
+
+
+class UseArtefact(Record, frozen=True, kw_only=True, tag="use-artefact"):
+    """Calls the deployed model in ``folder``, through its own loader, in place of an inference target's model."""
+
+    folder: str
+
+
 class ShiftSeeds(Record, frozen=True, kw_only=True, tag="shift-seeds"):
     """Every seed that the program sets has ``offset`` added to it: weights that then differ were drawn at random."""
 
@@ -152,6 +170,8 @@ Instrument: TypeAlias = (
     | WithoutDropout
     | CaptureGradients
     | CaptureOutputs
+    | WriteArtefact
+    | UseArtefact
     | ShiftSeeds
     | NudgeWeights
     | RoundWeights

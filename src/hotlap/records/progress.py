@@ -26,8 +26,8 @@ class Progress(Record, frozen=True, kw_only=True):
     lever: str = ""
     outcome: Outcome | None = None
     running: Estimate | None = None
-    sets_done: int = 0
-    sets_planned: int = 0
+    replicates_done: int = 0
+    replicates_planned: int = 0
     best: Estimate | None = None
     peak_bytes: int = 0
     baseline_peak_bytes: int = 0

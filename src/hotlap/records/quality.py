@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.estimate import Estimate
 
 Proof: TypeAlias = Literal["exact", "rounding", "behaviour"]
+USUAL_LEVEL: Final = 0.99
+"""What cosine and agreement of a model's outputs must reach unless another level is given."""
+
 QualityVerdict: TypeAlias = Literal["exact", "within", "lost", "not-verified"]
 
 
@@ -32,6 +35,11 @@ class Sameness(Record, frozen=True, kw_only=True):
     def likeness(self) -> float | None:
         """The smallest cosine or agreement of all outputs; None without outputs, and where one is not finite."""
         return None
+
+    @property
+    def worst_relative_error(self) -> float:
+        """The largest relative error of one output for one input; 0 without outputs."""
+        return 0.0
 
 
 class GateResult(Record, frozen=True, kw_only=True):
@@ -97,6 +105,10 @@ class TaskQuality(Sameness, frozen=True, kw_only=True, tag="task-quality"):
             return None
         agreements = (it.agreement.value for it in self.outputs if it.agreement is not None)
         return min(*(it.cosine for it in self.outputs), *agreements, 1.0)
+
+    @property
+    def worst_relative_error(self) -> float:
+        return max((it.worst_relative_error for it in self.outputs), default=0.0)
 
     @property
     def compared(self) -> int:

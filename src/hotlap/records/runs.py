@@ -181,14 +181,15 @@ class Run(Record, frozen=True, kw_only=True):
     ``blocks`` are the timed blocks in order (warm-up blocks first, ``warm_up_blocks`` of them); a loader sweep has one
     without steps, for all of it; ``steps`` is the account of all steps, warm-up included. ``gradients_path`` names the
     file with the first step's gradients where they were asked for, ``outputs_path`` that with the outputs of an
-    inference target (:class:`hotlap.records.CaptureOutputs`), and ``evidence_path`` the
-    :class:`hotlap.evidence.RunEvidence` in JSON. With several ranks the ``rank_`` fields have one row for each: the
-    wall seconds of its steps, and those of them that passed before it called backward, which is before it synchronised
-    with the others. ``imported_from_original`` are modules that a workload in a checkout imported from the original
-    tree nevertheless. ``hosts`` are those that it connected to, as ``name:port`` or ``address:port``, this machine's
-    own left out. ``device_peak_bytes`` is the most that its tensors held of a device, and ``device_footprint_bytes``
-    the most that it used of it, the allocator's reserve and the context included, and also what other processes held at
-    its end. ``engine`` is what ran an inference target's model instead of torch (None: torch itself did).
+    inference target (:class:`hotlap.records.CaptureOutputs`), ``artefact_path`` the folder with its deployable model
+    (:class:`hotlap.records.WriteArtefact`), and ``evidence_path`` the :class:`hotlap.evidence.RunEvidence` in JSON.
+    With several ranks the ``rank_`` fields have one row for each: the wall seconds of its steps, and those of them that
+    passed before it called backward, which is before it synchronised with the others. ``imported_from_original`` are
+    modules that a workload in a checkout imported from the original tree nevertheless. ``hosts`` are those that it
+    connected to, as ``name:port`` or ``address:port``, this machine's own left out. ``device_peak_bytes`` is the most
+    that its tensors held of a device, and ``device_footprint_bytes`` the most that it used of it, the allocator's
+    reserve and the context included, and also what other processes held at its end. ``engine`` is what ran an inference
+    target's model instead of torch (None: torch itself did).
     ``step_end_bytes`` is the memory in use at the end of each step, where it was requested
     (:class:`hotlap.records.WatchMemory`).
     ``wall_seconds`` excludes the time for which it was paused while others had their turns; the longest of these pauses
@@ -218,6 +219,7 @@ class Run(Record, frozen=True, kw_only=True):
     output_path: str = ""
     gradients_path: str = ""
     outputs_path: str = ""
+    artefact_path: str = ""
     evidence_path: str = ""
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
     rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
@@ -231,7 +233,7 @@ class Run(Record, frozen=True, kw_only=True):
     seed: int = 0
 
 
-class TurnSet(Record, frozen=True, kw_only=True):
+class Replicate(Record, frozen=True, kw_only=True):
     """One replicate: a fresh launch of every arm, taking turns block by block.
 
     ``runs[i]`` is the run of the i-th requested arm; ``rounds[i][r]`` its wall seconds per sample in

@@ -164,6 +164,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
 
     ``files`` are the files that the sites lie in, as they were when the script was run. ``samples_from`` is what the
     samples of steps were counted by. ``zeroes_gradients`` says that it called ``zero_grad(set_to_none=False)``.
+    ``garbage_share`` is the share of its time that Python's garbage collector took; None if that was not observed.
     ``inputs`` are those that the model of an inference target is called with in turn (0 for a script that trains), and
     ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has.
     """
@@ -183,6 +184,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     deterministic: bool = False
     clips_gradients: bool = False
     zeroes_gradients: bool = False
+    garbage_share: float | None = None
     backwards_per_step: float = 1.0
     random_in_forward: bool = False
     evaluation: EvaluationFacts | None = None

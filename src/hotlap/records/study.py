@@ -34,7 +34,8 @@ class Study(Record, frozen=True, kw_only=True):
     ``batch_search`` what ``hotlap batch`` found, ``memory`` the account of ``hotlap memory``,
     ``memory_estimate`` what ``hotlap memory --estimate`` computed, and ``losses`` what
     the verification's sameness was judged by. ``candidates`` are the plans that ``hotlap infer`` compared with the
-    unmodified model, in the order in which they were. ``hosts`` are those that any trial connected to.
+    unmodified model, in the order in which they were, and ``quality_level`` is what their outputs had to reach (None:
+    of another kind of study). ``hosts`` are those that any trial connected to.
     ``disturbances`` are the measurements that other programs disturbed and that could not be repeated on an idle
     machine. Of a profile, ``threads_left`` is with how many threads the script was measured, since others kept the
     other cores busy (0: with its own).
@@ -44,7 +45,7 @@ class Study(Record, frozen=True, kw_only=True):
     search had no time for; None where nothing was left.
     """
 
-    format_version: int = 3
+    format_version: int = 4
     kind: StudyKind = "search"
     identifier: str = ""
     hotlap_version: str = ""
@@ -79,6 +80,7 @@ class Study(Record, frozen=True, kw_only=True):
     verification: Comparison | None = None
     losses: LossCurves | None = None
     candidates: tuple[Candidate, ...] = ()
+    quality_level: float | None = None
     files: tuple[FileWrite, ...] = ()
     hosts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ def ratio_words(speed: SpeedComparison) -> str:
 def how_measured(speed: SpeedComparison) -> str:
     """Describe the evidence for a ratio: replicates, rounds, noise."""
     return (
-        f"Measured in {text.count(speed.sets, 'replicate')} of fresh launches with "
+        f"Measured in {text.count(speed.replicates, 'replicate')} of fresh launches with "
         f"{text.count(speed.rounds, 'round')} each. Run-to-run noise is {text.share(speed.noise_floor)}; the "
         f"smallest detectable effect is {text.share(speed.smallest_detectable)}."
     )

@@ -65,7 +65,7 @@ def in_sentence(study: Study, sentence: str) -> str:
     return f"{sentence.removesuffix('.')}, {threads}." if threads else sentence
 
 
-def beside_headline(study: Study) -> str:
+def next_to_headline(study: Study) -> str:
     """The remark below a search's headline, or nothing. Its ratios come from arms that took turns."""
     names = [it.measured for it in study.disturbances]
     if not names:

@@ -26,7 +26,7 @@ def event_name(name: str, limit: int = LONGEST_NAME) -> str:
 def event_names(names: Sequence[str], limit: int = LONGEST_NAME) -> dict[str, str]:
     """The names as shown by :func:`event_name`; names that would look the same also show where they differ."""
     whole = {it: _whole(it, _LONGEST_READ) for it in dict.fromkeys(names)}
-    return _told_apart(whole, {name: text.one_line(it, limit=limit) for name, it in whole.items()}, limit)
+    return _made_unique(whole, {name: text.one_line(it, limit=limit) for name, it in whole.items()}, limit)
 
 
 def file_names(paths: Sequence[str], limit: int) -> dict[str, str]:
@@ -39,7 +39,7 @@ def file_names(paths: Sequence[str], limit: int) -> dict[str, str]:
             break
         shown |= {it: _last_parts(it, parts) for group in alike for it in group}
     cut = {it: name if len(name) <= limit else "..." + name[3 - limit :] for it, name in shown.items()}
-    return _told_apart(whole, cut, limit)
+    return _made_unique(whole, cut, limit)
 
 
 def _whole(name: str, limit: int) -> str:
@@ -60,7 +60,7 @@ def _alike(shown: dict[str, str]) -> list[list[str]]:
     return [it for it in groups.values() if len(it) > 1]
 
 
-def _told_apart(whole: dict[str, str], shown: dict[str, str], limit: int) -> dict[str, str]:
+def _made_unique(whole: dict[str, str], shown: dict[str, str], limit: int) -> dict[str, str]:
     """Names that look the same, shortened in the middle to show where they differ; numbered if they never do."""
     found = dict(shown)
     for group in _alike(shown):
@@ -74,7 +74,7 @@ def _told_apart(whole: dict[str, str], shown: dict[str, str], limit: int) -> dic
         apart = {
             name: f"{it[: kept - 3]}...{text.one_line(it[begin:], limit=limit - kept)}" for name, it in texts.items()
         }
-        found |= _told_apart(texts, apart, limit) if len(set(apart.values())) > 1 else apart
+        found |= _made_unique(texts, apart, limit) if len(set(apart.values())) > 1 else apart
     return found
 
 

@@ -15,6 +15,7 @@ from hotlap.records import Costs, Study
 from hotlap.render.presentable import portable
 
 VERSIONS: Mapping[str, int] = {
+    "artefact": 1,
     "check": 1,
     "diff": 1,
     "doctor": 1,

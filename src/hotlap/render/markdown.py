@@ -38,10 +38,13 @@ def _figures(study: Study) -> list[str]:
     name, before_rate = rate_of(before)
     rate = text.number(before_rate)
     if after is None or after.wall <= 0 or not study.plan.settings:
-        return [f"A step {step_takes(study, before.wall)}, which is {rate} {name}.", ""]
+        return [
+            f"A {'call' if before.is_of_calls else 'step'} {step_takes(study, before.wall)}, which is {rate} {name}.",
+            "",
+        ]
     step = text.duration(after.wall * samples_factor(before, after))
     rows = [
-        ("mean step", text.duration(before.wall), step),
+        ("mean call" if before.is_of_calls else "mean step", text.duration(before.wall), step),
         (name, rate, text.number(rate_of(after)[1])),
     ]
     verification = study.verification

@@ -63,7 +63,7 @@ def fragment(study: Study) -> str:
         _add(whole, "p", line, style=_QUIET)
     if said.output:
         _add(whole, "pre", said.output, style="white-space:pre-wrap")
-    if study.account_before is not None:
+    if study.account_before is not None and not study.account_before.is_of_calls:
         _account(whole, study.account_before, study.account_after, "after" if study.plan.settings else "given up")
         if doubt := account_doubt(study):
             _add(whole, "p", doubt, style=_QUIET)

@@ -9,13 +9,14 @@ from hotlap.render import text
 from hotlap.render.blocks import Tone
 
 _UNKNOWN = "not verified that training still produces the same results"
+_NOT_COMPARED = "results not compared"
 
 
 def quality_phrase(quality: Quality | None) -> str:
     """``no difference found within 0.1 % over 300 steps``, or the phrase for other verdicts and results."""
     match quality:
         case None:
-            return _UNKNOWN
+            return _NOT_COMPARED
         case Parity():
             return _of_training(quality)
         case TaskQuality():
@@ -25,6 +26,8 @@ def quality_phrase(quality: Quality | None) -> str:
 
 def quality_question(quality: Quality | None) -> str:
     """The question that :func:`quality_phrase` answers."""
+    if quality is None:
+        return "Are results the same?"
     return "Are its outputs the same?" if isinstance(quality, TaskQuality) else "Does it train the same?"
 
 

@@ -18,6 +18,9 @@ def step_words(study: Study) -> Iterator[str]:
     account = study.account_before
     if account is None or account.wall <= 0:
         return
+    if account.is_of_calls:
+        yield f"A call {step_takes(study, account.wall)}."
+        return
     phase, share = bottleneck(account)
     yield f"A step {step_takes(study, account.wall)}; its largest part is {phase} ({text.share(share)})."
     bounds = {it.name: it.bound_speedup for it in study.ceilings if it.bound_speedup}

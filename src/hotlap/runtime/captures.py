@@ -28,8 +28,8 @@ class Captures:
 
     def __init__(self, hooks: Hooks, fall_silent: Callable[[], None], speak_again: Callable[[], None]) -> None:
         self._hooks = hooks
-        self._fall_silent = fall_silent
-        self._speak_again = speak_again
+        self._suspend = fall_silent
+        self._resume = speak_again
         self._within = Patches()
         self._captured: WeakKeyDictionary[Any, CapturedStep] = WeakKeyDictionary()
         self.running: CapturedStep | None = None
@@ -79,7 +79,7 @@ class Captures:
             self._ends()
 
     def _begins(self) -> None:
-        self._fall_silent()
+        self._suspend()
         self.running = CapturedStep()
         autograd = self._hooks.torch.autograd
         run_backward = autograd.backward
@@ -97,5 +97,5 @@ class Captures:
     def _ends(self) -> CapturedStep | None:
         captured, self.running = self.running, None
         self._within.suspend()
-        self._speak_again()
+        self._resume()
         return captured

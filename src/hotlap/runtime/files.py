@@ -60,7 +60,7 @@ def redirect_writes(
     redirection = Redirection(str(folder), places)
     redirection.install()
     _active = redirection
-    _listen()
+    _add_audit_hook()
     return redirection
 
 
@@ -166,7 +166,7 @@ class _Names:
         return tuple(it for it in found if it in kept)
 
 
-def _listen() -> None:
+def _add_audit_hook() -> None:
     """Add the audit hook, once in a process: hooks cannot be taken back."""
     global _audited
     if not _audited:

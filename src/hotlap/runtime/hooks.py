@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 from weakref import ReferenceType, WeakKeyDictionary
@@ -105,6 +106,8 @@ class Hooks:
     )
     # Whether such an engine must report what it does with the model, which takes longer.
     looks_into_engine: bool = False
+    # Where such an engine writes its files; None: into a temporary folder.
+    artefact: Path | None = None
 
     # The process is about to end, also when hotlap ends it.
     before_exit: list[Callable[[], None]] = field(default_factory=list)

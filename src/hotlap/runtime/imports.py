@@ -80,14 +80,14 @@ class ImportWatch:
             return None
         self._asking.add(request)
         try:
-            spec = self._ask_the_others(fullname, path, target)
+            spec = self._ask_other_finders(fullname, path, target)
         finally:
             self._asking.discard(request)
         if spec is not None and hasattr(spec.loader, "exec_module"):
             self._wrap(spec)
         return spec
 
-    def _ask_the_others(
+    def _ask_other_finders(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
         for finder in tuple(sys.meta_path):

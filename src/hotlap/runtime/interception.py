@@ -30,9 +30,9 @@ class Interception:
         self.hooks = hooks
         self.patches = Patches()
         self._of_graphs = Patches()  # these stay while a capture silences the others
-        self._captures = Captures(hooks, partial(self._fall_silent, "capture"), partial(self._speak_again, "capture"))
+        self._captures = Captures(hooks, partial(self._suspend, "capture"), partial(self._resume, "capture"))
         self.roots = Roots(hooks, self.patches)
-        self._silent_for: set[_Reason] = set()
+        self._suspended_for: set[_Reason] = set()
         self.unscaled: tuple[Any, Any] | None = None
         self._is_compiling: Callable[[], bool] = hooks.torch.compiler.is_dynamo_compiling
 
@@ -49,23 +49,23 @@ class Interception:
 
     def suspend(self) -> None:
         """Remove all patches, as if never installed."""
-        self._fall_silent("suspended")
+        self._suspend("suspended")
         self._captures.abandon()
         self._of_graphs.suspend()
 
     def resume(self) -> None:
         """Put the patches back after :meth:`suspend`."""
-        self._speak_again("suspended")
+        self._resume("suspended")
         self._of_graphs.resume()
 
-    def _fall_silent(self, reason: _Reason) -> None:
-        self._silent_for.add(reason)
+    def _suspend(self, reason: _Reason) -> None:
+        self._suspended_for.add(reason)
         self.patches.suspend()
 
-    def _speak_again(self, reason: _Reason) -> None:
+    def _resume(self, reason: _Reason) -> None:
         """Once no reason is left: a capture that ends while all is suspended changes nothing."""
-        self._silent_for.discard(reason)
-        if not self._silent_for:
+        self._suspended_for.discard(reason)
+        if not self._suspended_for:
             self.patches.resume()
 
     # -- data ----------------------------------------------------------------------------------
@@ -152,12 +152,12 @@ class Interception:
         self._watch_parameter_groups(optim.Optimizer)
 
         def begins(optimizer: Any, args: Any, kwargs: Any) -> None:
-            if not self._silent_for:
+            if not self._suspended_for:
                 for tell in hooks.before_update:
                     tell(optimizer)
 
         def ends(optimizer: Any, args: Any, kwargs: Any) -> None:
-            if not self._silent_for:
+            if not self._suspended_for:
                 for tell in hooks.after_update:
                     tell(optimizer)
             else:

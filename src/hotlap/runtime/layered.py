@@ -66,9 +66,9 @@ def _move(source: str, target: str, rename: Call) -> None:
     import shutil  # which few scripts need
     import tempfile
 
-    beside = tempfile.mkdtemp(prefix=".hotlap-", dir=os.path.dirname(target.rstrip("/")) or ".")  # noqa: PTH120
+    temporary = tempfile.mkdtemp(prefix=".hotlap-", dir=os.path.dirname(target.rstrip("/")) or ".")  # noqa: PTH120
     try:
-        copy = os.path.join(beside, "copy")  # noqa: PTH118
+        copy = os.path.join(temporary, "copy")  # noqa: PTH118
         if os.path.isdir(source) and not os.path.islink(source):  # noqa: PTH112, PTH114
             shutil.copytree(source, copy, symlinks=True)
             rename(copy, target)
@@ -78,7 +78,7 @@ def _move(source: str, target: str, rename: Call) -> None:
             rename(copy, target)
             os.unlink(source)  # noqa: PTH108
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _root_is_a_layer() -> bool:

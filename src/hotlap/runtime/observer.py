@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from hotlap.evidence import FEWEST_COLLECTIONS
 from hotlap.levers.support.micro_batches import is_by_sample
 from hotlap.records import (
     ENGINE_PACKAGES,
@@ -29,6 +30,7 @@ from hotlap.runtime.blocks_watch import BlocksWatch
 from hotlap.runtime.call_sites import digests, exact_user_site
 from hotlap.runtime.devices import device_kind, matmul_precision
 from hotlap.runtime.flops import flop_counter
+from hotlap.runtime.garbage_timer import GarbageTimer
 from hotlap.runtime.gradient_clearing import ClearingWatch
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
@@ -62,6 +64,8 @@ class Observer:
         self._scaler = False
         self._clips = False
         self._clearing: ClearingWatch | None = None
+        self._garbage: GarbageTimer | None = None
+        self._garbage_since = 0.0
         self._random_in_forward = False
         self._flop_counter: Any = None
         self._flops: float | None = None
@@ -73,6 +77,7 @@ class Observer:
         self._outside: OutsideWatch | None = None
         if self._observing:
             self._clearing = ClearingWatch(self._torch, interception.patches.replace)
+            self._garbage = GarbageTimer()
             self._outside = OutsideWatch(interception, clock, lambda: self._last_read.source, self._evaluates)
         self._awaited: tuple[int, float] | None = None  # another start of the training loader, until when
         self._hang_on(interception)
@@ -83,7 +88,7 @@ class Observer:
         hooks.after_loader.append(self._loader_made)
         hooks.around_loader_start.append(self._loader_start)
         hooks.around_fetch.append(self._fetch)
-        hooks.before_optimizer.append(self._optimizer_asked)
+        hooks.before_optimizer.append(self._optimizer_requested)
         hooks.after_optimizer.append(self._optimizer_made)
         hooks.before_compile.append(self._compile)
         hooks.before_forward.append(self._forward_begins)
@@ -175,7 +180,7 @@ class Observer:
 
     # -- optimizers ----------------------------------------------------------------------------
 
-    def _optimizer_asked(self, kind: type, arguments: dict[str, Any]) -> None:
+    def _optimizer_requested(self, kind: type, arguments: dict[str, Any]) -> None:
         self._requested = {name: arguments.get(name) for name in ("fused", "foreach")}
 
     def _optimizer_made(self, optimizer: Any) -> None:
@@ -260,6 +265,8 @@ class Observer:
             if not self._early():
                 self._retire()
             return
+        if self._garbage is not None and not self._garbage.counting and self._clock.steps_done > STEPS_WITH_SITES:
+            self._garbage.counting, self._garbage_since = True, time.perf_counter()
         if self._flop_counter is not None:
             self._flop_counter.__exit__(None, None, None)
             self._flops = float(self._flop_counter.get_total_flops()) or None
@@ -299,6 +306,7 @@ class Observer:
             deterministic=bool(torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic),
             clips_gradients=self._clips,
             zeroes_gradients=self._clearing is not None and self._clearing.fills_with_zeros,
+            garbage_share=self._garbage_share(),
             backwards_per_step=self._clock.backwards / steps,
             random_in_forward=self._random_in_forward,
             evaluation=evaluation,
@@ -309,6 +317,13 @@ class Observer:
             inputs=self._interception.hooks.inputs,
             packages=_installed(ENGINE_PACKAGES) if self._interception.hooks.inputs else (),
         )
+
+    def _garbage_share(self) -> float | None:
+        if self._garbage is None or not self._garbage.counting:
+            return None
+        if self._garbage.collections < FEWEST_COLLECTIONS:
+            return 0.0
+        return self._garbage.seconds / max(time.perf_counter() - self._garbage_since, self._garbage.seconds, 1e-9)
 
     def _all_sites(self) -> list[CallSite | None]:
         return [

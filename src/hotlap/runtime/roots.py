@@ -50,7 +50,7 @@ class Roots:
         alive = (reference() for reference in self._known.values())
         return tuple(root for root in alive if root is not None)
 
-    def wait_to_be_told(self) -> None:
+    def wait_for_root(self) -> None:
         """Search for no root: it will be passed to :meth:`settle`, and what is trained before that is not the root."""
         self._is_told = True
         self.searching = False

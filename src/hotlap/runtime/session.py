@@ -90,7 +90,7 @@ class Session:
         evidence = self.assignment.instrument(CollectEvidence)
         kind = CallClock if self.assignment.step_source == "call" else StepClock
         if kind is CallClock:
-            interception.roots.wait_to_be_told()
+            interception.roots.wait_for_root()
         self.clock: UnitClock = kind(
             self._hooks,
             source=self.assignment.step_source,
@@ -191,7 +191,7 @@ class Session:
 
     def _open_block(self) -> None:
         self.clock.synchronise()
-        held = self._evidence.wants_more_steps if self._evidence is not None else None
+        held = self._evidence.needs_more_steps if self._evidence is not None else None
         self._retries_before = allocator_retries(self._torch)
         self._block = _OpenBlock(self._wanted, self.clock.steps_done, held, self._awaits_epoch_end)
         self.clock.resume()

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 4096
 _LOOK_MILLISECONDS = 20
-_BURY_MILLISECONDS = 500
-_LINGER_SECONDS = 0.25
-_LINGER_LOOK_SECONDS = 0.005
+_REAP_MILLISECONDS = 500
+_GRACE_SECONDS = 0.25
+_GRACE_POLL_SECONDS = 0.005
 
 
 def main(order_path: str, control: int) -> NoReturn:
@@ -141,9 +141,9 @@ def _keep(order: Order, command: int, tell: int, control: int) -> NoReturn:
     while True:
         status = _buried(command)
         if status is not None:
-            _tell(tell, f"{status} {int(_others_stay())}")
+            _send(tell, f"{status} {int(_others_stay())}")
             break
-        ready = watch.poll(_LOOK_MILLISECONDS if handle is None else _BURY_MILLISECONDS)
+        ready = watch.poll(_LOOK_MILLISECONDS if handle is None else _REAP_MILLISECONDS)
         if any(descriptor == tell for descriptor, _ in ready):
             break
     if not order.pid_namespace:
@@ -153,7 +153,7 @@ def _keep(order: Order, command: int, tell: int, control: int) -> NoReturn:
     os._exit(0)
 
 
-def _tell(pipe: int, text: str) -> None:
+def _send(pipe: int, text: str) -> None:
     try:
         os.write(pipe, text.encode("ascii"))
     except BrokenPipeError:  # the launcher is gone
@@ -190,11 +190,11 @@ def _remove_owned(order: Order) -> None:
 
 def _others_stay() -> bool:
     """Whether processes are left a moment after the command ended; its own helper processes end with it."""
-    until = time.monotonic() + _LINGER_SECONDS
+    until = time.monotonic() + _GRACE_SECONDS
     while time.monotonic() < until:
         try:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
-                time.sleep(_LINGER_LOOK_SECONDS)
+                time.sleep(_GRACE_POLL_SECONDS)
         except ChildProcessError:
             return False
     return True
@@ -239,10 +239,10 @@ def _wait(second: int, told: int, control: int) -> _End | None:
             gone, status = os.waitpid(second, os.WNOHANG)
             if gone:
                 said += _rest(told)
-                return _end_told(said.decode("ascii")) if said else _End(status)
+                return _end_of(said.decode("ascii")) if said else _End(status)
 
 
-def _end_told(text: str) -> _End:
+def _end_of(text: str) -> _End:
     status, left_running = text.split()
     return _End(int(status), left_running == "1")
 

@@ -51,7 +51,7 @@ def lay_over(order: Order, ground: Ground, *, as_root: bool) -> None:
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     view = _View(order, ground)
     if as_root:
-        view.make_anew()
+        view.recreate()
     else:
         view.make_in_place()
     view.write_points()
@@ -104,7 +104,7 @@ class _View:
 
     # -- an administrator's way ----------------------------------------------------------------
 
-    def make_anew(self) -> None:
+    def recreate(self) -> None:
         """Mount a new root: layers over each mount that may be written, all others read-only."""
         new = f"{self._order.layers}/root"
         os.mkdir(new, 0o700)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """The format that is written. :mod:`hotlap.study.migrations` converts older ones."""
 
 JOURNAL: Final = "journal.jsonl"

@@ -88,7 +88,22 @@ def _of_3(value: Any) -> Any:
     return {"type": "task-quality", **{it: found[it] for it in ("verdict", "proof", "text")}, **found["quality"]}
 
 
-STEPS: Mapping[int, Step] = {1: from_1_to_2, 2: from_2_to_3}
+def from_3_to_4(part: Part, document: Document) -> Document:
+    """Store the number of replicates that an interval rests on as ``replicates``; it was ``sets``."""
+    found: Document = _of_4(document)
+    return found
+
+
+def _of_4(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_of_4(it) for it in value]
+    if not isinstance(value, dict):
+        return value
+    names = {"sets": "replicates"} if "confidence" in value else {}
+    return {names.get(name, name): _of_4(it) for name, it in value.items()}
+
+
+STEPS: Mapping[int, Step] = {1: from_1_to_2, 2: from_2_to_3, 3: from_3_to_4}
 """Each step, by the format that it starts from."""
 
 

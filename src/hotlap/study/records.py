@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from hotlap.records import Machine, Record, Run, Source, TurnSet, Workload
+from hotlap.records import Machine, Record, Replicate, Run, Source, Workload
 
 
 class Header(Record, frozen=True, kw_only=True, tag="header"):
@@ -52,7 +52,7 @@ class TurnAnswer(Record, frozen=True, kw_only=True, tag="turns"):
     key: str
     ordinal: int
     elapsed_seconds: float
-    answer: TurnSet
+    answer: Replicate
 
 
 Answer: TypeAlias = MachineAnswer | LaunchAnswer | TurnAnswer

@@ -284,10 +284,10 @@ def repaired(text: bytes) -> bytes:
     text = _NOT_A_NUMBER.sub(rb"\1null", text)
     text = _SURROGATE.sub(rb"\\ufffd", text)
     # Pairs of backslashes are escapes too, so every escape is looked at in turn.
-    return _ESCAPE.sub(lambda found: _mended_escape(found.group(), text[found.end() : found.end() + 4]), text)
+    return _ESCAPE.sub(lambda found: _repaired_escape(found.group(), text[found.end() : found.end() + 4]), text)
 
 
-def _mended_escape(escape: bytes, behind: bytes) -> bytes:
+def _repaired_escape(escape: bytes, behind: bytes) -> bytes:
     return b"\\" + escape if _BAD_ESCAPE.match(escape + behind) else escape
 
 

@@ -78,7 +78,7 @@ class Inflater:
             part = self._inflater.decompress(data, max_length)
         except zlib.error as error:
             self._damage, self._pending = error, b""
-            return _sound_part(before, data, max_length)
+            return _intact_part(before, data, max_length)
         self._pending = self._inflater.unconsumed_tail
         return part
 
@@ -107,7 +107,7 @@ def _zstd() -> Any:
     return None
 
 
-def _sound_part(inflater: zlib._Decompress, data: bytes, most: int) -> bytes:
+def _intact_part(inflater: zlib._Decompress, data: bytes, most: int) -> bytes:
     """Unpack damaged data up to the damage."""
     parts: list[bytes] = []
     for start in range(0, len(data), _SMALL_STEP_BYTES):

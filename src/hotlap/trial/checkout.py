@@ -131,7 +131,7 @@ def _copy_commit(repository: Repository, copy: Path, index: Path) -> None:
     words = ("checkout-index", "--all", "--quiet", f"--prefix={copy}/")
     git(repository.top, *words, limit_seconds=_CHECKOUT_LIMIT_SECONDS, variables=own)
     staged = git(repository.top, "ls-files", "-z", "--stage", variables=own)
-    _mend(repository.top, copy, _entries(staged))
+    _repair(repository.top, copy, _entries(staged))
 
 
 def _copy_tree(top: Path, copy: Path) -> None:
@@ -148,7 +148,7 @@ def _copy_tree(top: Path, copy: Path) -> None:
             target.symlink_to(original.readlink())
         elif stat.S_ISREG(mode):
             shutil.copy2(original, target)
-    _mend(top, copy, entries)
+    _repair(top, copy, entries)
 
 
 def _entries(staged: bytes) -> Iterator[tuple[str, str]]:
@@ -161,7 +161,7 @@ def _entries(staged: bytes) -> Iterator[tuple[str, str]]:
             yield head.split()[0], path
 
 
-def _mend(top: Path, copy: Path, entries: Iterable[tuple[str, str]]) -> None:
+def _repair(top: Path, copy: Path, entries: Iterable[tuple[str, str]]) -> None:
     """Links that lead out of the tree must lead to the same place from the copy, and a submodule, whose files belong to
     another repository, is linked to as it is now."""
     for mode, path in entries:

@@ -36,6 +36,7 @@ from hotlap.trial.command import command_of, start_failure, unwritable
 from hotlap.trial.connections import merged_hosts, remote_peers
 from hotlap.trial.denials import denied_path
 from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills
+from hotlap.trial.foreign_processes import boot_failures, described, torch_without_hotlap
 from hotlap.trial.freezing import Freezer, TreeFreezer
 from hotlap.trial.isolating import Isolator
 from hotlap.trial.load import BlockWatch, CoresWatch, device_of
@@ -44,7 +45,6 @@ from hotlap.trial.output import Follower, read_tail, trim
 from hotlap.trial.process import OwnedProcess
 from hotlap.trial.progress import WHILE_STOPPED, Stall, StepCounters, stopped
 from hotlap.trial.room import Room, read_only_sentence, written_names
-from hotlap.trial.strangers import boot_failures, described, torch_without_hotlap
 from hotlap.trial.suspension import SuspensionFailedError
 from hotlap.trial.sweeping import sweep_run
 from hotlap.trial.trainers import Trainers
@@ -60,7 +60,7 @@ _REPORT_LIMIT_SECONDS = 60.0
 _OTHERS_LIMIT_SECONDS = 10.0
 """How long the others may continue after one trainer has ended by itself."""
 _OWN_EXIT_LIMIT_SECONDS = 30.0
-_TOLD_EXIT_LIMIT_SECONDS = 5.0
+_REQUESTED_EXIT_LIMIT_SECONDS = 5.0
 """How long the process may take to exit after the last trainer's last message: by itself, and when told to end."""
 _LAST_WORDS_SECONDS = 0.5
 """How long we listen on after the process has exited."""
@@ -118,7 +118,7 @@ class Child:
         self._alone: Block | None = None
         self._last_look = 0.0
         self._steps_done = 0
-        self._told_to_end = False
+        self._end_requested = False
         self._over = False
         self._timed_out: TimedOut | None = None
         self._written: tuple[FileWrite, ...] = ()
@@ -329,16 +329,16 @@ class Child:
         if self._trouble:
             self._over = True
         elif self._trainers.breaking_up or self._process.exited():
-            self._hear_out()
+            self._read_last_messages()
         elif not heard and time.perf_counter() - self._last_look > _LOOK_SECONDS:
             self._look(tree.members(self._process.root) if sample_memory else ())
         return heard
 
-    def _hear_out(self) -> None:
+    def _read_last_messages(self) -> None:
         """Read the last messages of a child that is ending, so that the reports of all trainers arrive."""
-        told = self._told_to_end
+        told = self._end_requested
         until = time.perf_counter() + (_REPORT_LIMIT_SECONDS if told else _OTHERS_LIMIT_SECONDS)
-        exit_limit = _TOLD_EXIT_LIMIT_SECONDS if told else _OWN_EXIT_LIMIT_SECONDS
+        exit_limit = _REQUESTED_EXIT_LIMIT_SECONDS if told else _OWN_EXIT_LIMIT_SECONDS
         exited = gone = False
         while time.perf_counter() < until:
             if self._trainers.gone and not gone:
@@ -360,9 +360,9 @@ class Child:
         if len(self._peers) < _MOST_PEERS:
             self._peers |= remote_peers(processes)
         trim(self.output_path)
-        strangers = torch_without_hotlap(processes, self.run_directory) if self._hooked else []
-        if strangers:
-            self._trouble = self._trouble or described(strangers)
+        foreign = torch_without_hotlap(processes, self.run_directory) if self._hooked else []
+        if foreign:
+            self._trouble = self._trouble or described(foreign)
         if self._room is not None:
             self._trouble = self._trouble or self._room.trouble()
 
@@ -378,13 +378,13 @@ class Child:
         """End the child, gracefully where it can still answer, and return its run. Nothing of it is left then."""
         self.thaw()
         if not self._over:
-            self._told_to_end = True
+            self._end_requested = True
             if self._trainers.size > 0:
                 self._trainers.end()
                 self._wait(lambda: False, _REPORT_LIMIT_SECONDS, "report", sample_memory=False)
         self._ended = time.perf_counter()
         exited = self._process.exited()
-        left_running = exited and not self._told_to_end and self._process.left_running()
+        left_running = exited and not self._end_requested and self._process.left_running()
         status = self._process.end()
         if self._layers is not None:
             self._written = written_names(self._layers, self.assignment.workload.directory)
@@ -398,7 +398,7 @@ class Child:
                 exit_status=status if exited else None,
                 reports=self._trainers.reports,
                 trainers=self._trainers.size,
-                told_to_end=self._told_to_end,
+                end_requested=self._end_requested,
                 timed_out=self._timed_out,
                 kernel_kills=max(0, kernel_memory_kills() - self._kernel_kills),
                 steps_done=max(self._steps_done, int(self._trainers.size > 0), self._counters.most()),

@@ -38,7 +38,7 @@ class Departure:
     exit_status: int | None
     reports: tuple[Report, ...] = ()
     trainers: int = 0
-    told_to_end: bool = False
+    end_requested: bool = False
     timed_out: TimedOut | None = None
     kernel_kills: int = 0
     steps_done: int = 0
@@ -87,7 +87,7 @@ def may_lack_room(ending: Ending) -> bool:
 def _stopped_by_us(departure: Departure) -> bool:
     """Whether all trainers ended when told to (a report without an exit code), or none had begun to train."""
     if departure.trainers == 0 and not departure.reports:
-        return departure.told_to_end and departure.exit_status is None
+        return departure.end_requested and departure.exit_status is None
     at_our_word = all(report.exit_code is None for report in departure.reports)
     return at_our_word and len(departure.reports) >= max(1, departure.trainers)
 

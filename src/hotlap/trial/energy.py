@@ -18,7 +18,7 @@ class CountedEnergy:
         self._last: tuple[float, float] | None = None
 
     @property
-    def tells(self) -> bool:
+    def has_readings(self) -> bool:
         """Whether there is a counter at all."""
         return self._last is not None
 

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol, overload
 
-from hotlap.records import Isolation, LaunchRequest, Machine, Run, Slot, TurnRequest, TurnSet
+from hotlap.records import Isolation, LaunchRequest, Machine, Replicate, Run, Slot, TurnRequest
 
 THIS_MACHINE = Slot(name="this machine")
 
@@ -34,9 +34,9 @@ class Executor(Protocol):
     def submit(self, request: LaunchRequest, slot: Slot) -> Future[Run]: ...
 
     @overload
-    def submit(self, request: TurnRequest, slot: Slot) -> Future[TurnSet]: ...
+    def submit(self, request: TurnRequest, slot: Slot) -> Future[Replicate]: ...
 
-    def submit(self, request: LaunchRequest | TurnRequest, slot: Slot) -> Future[Run] | Future[TurnSet]:
+    def submit(self, request: LaunchRequest | TurnRequest, slot: Slot) -> Future[Run] | Future[Replicate]:
         """Run a whole request on one slot, after earlier requests to that slot: arms can be compared only on the same
         hardware. Cancelling the future ends its processes."""
         ...
@@ -59,7 +59,7 @@ class OneSlot(ABC):
         """One child alone, to its last wanted step."""
 
     @abstractmethod
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         """One fresh launch of every arm, taking turns block by block."""
 
     def slots(self) -> tuple[Slot, ...]:
@@ -70,15 +70,15 @@ class OneSlot(ABC):
     def submit(self, request: LaunchRequest, slot: Slot) -> Future[Run]: ...
 
     @overload
-    def submit(self, request: TurnRequest, slot: Slot) -> Future[TurnSet]: ...
+    def submit(self, request: TurnRequest, slot: Slot) -> Future[Replicate]: ...
 
-    def submit(self, request: LaunchRequest | TurnRequest, slot: Slot) -> Future[Run] | Future[TurnSet]:
+    def submit(self, request: LaunchRequest | TurnRequest, slot: Slot) -> Future[Run] | Future[Replicate]:
         """Run the request now. Its exceptions, KeyboardInterrupt too, are raised here."""
         if isinstance(request, LaunchRequest):
             run: Future[Run] = Future()
             run.set_result(self.launch(request))
             return run
-        turns: Future[TurnSet] = Future()
+        turns: Future[Replicate] = Future()
         turns.set_result(self.take_turns(request))
         return turns
 

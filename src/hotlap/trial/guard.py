@@ -44,7 +44,7 @@ class Guard:
         """The child and its folders are gone."""
         self._owned.pop(mark, None)
         if self._roots.pop(mark, None) is not None:
-            self._tell({"mark": mark, "gone": True})
+            self._send({"mark": mark, "gone": True})
 
     def close(self) -> None:
         """Kill every child that is left, and end the watchdog. Does nothing in a process forked from this one."""
@@ -64,12 +64,12 @@ class Guard:
 
     def _keep(self, root: tree.Root) -> None:
         self._roots[root.mark] = root
-        self._tell(self._message(root))
+        self._send(self._message(root))
 
     def _message(self, root: tree.Root) -> Mapping[str, object]:
         return {"mark": root.mark, "pid": root.pid, "created": root.created, "owned": self._owned[root.mark]}
 
-    def _tell(self, message: Mapping[str, object]) -> None:
+    def _send(self, message: Mapping[str, object]) -> None:
         """Write to the watchdog; where there is none, or it died, start one and send it everything."""
         if self._watchdog is not None and self._write(message):
             return

@@ -68,26 +68,30 @@ class _Way:
 
     mode: ProtectionMode
     pid_namespace: bool = False
-    beside_the_run: bool = True
+    next_to_the_run: bool = True
 
 
 _WAYS = (
     _Way("namespaces", pid_namespace=True),
-    _Way("namespaces", pid_namespace=True, beside_the_run=False),
+    _Way("namespaces", pid_namespace=True, next_to_the_run=False),
     _Way("namespaces"),
-    _Way("namespaces", beside_the_run=False),
+    _Way("namespaces", next_to_the_run=False),
     _Way("fence"),
     _Way("none"),
 )
 
 
 class Isolator:
-    """Creates the orders for the launcher. ``runs`` is the folder of all runs, ``environment`` what children get."""
+    """Creates the orders for the launcher. ``runs`` is the folder of all runs, ``environment`` what children get.
+
+    ``shared_by_runs`` are folders of ours that all runs see and change.
+    """
 
     def __init__(self, requested: Isolation, runs: Path, environment: Mapping[str, str]) -> None:
         self._requested = requested
         self._runs = runs
         self._environment = dict(environment)
+        self.shared_by_runs: tuple[str, ...] = ()
 
     @property
     def protection(self) -> Protection:
@@ -156,7 +160,7 @@ class Isolator:
         return Boundary(
             protected=[os.path.realpath(it) for it in (directory, *_home())],
             caches=caches,
-            run=[os.path.realpath(it) for it in (run_directory, folder)],
+            run=[os.path.realpath(it) for it in (str(run_directory), str(folder), *self.shared_by_runs)],
         )
 
     def layers_of(self, run_directory: Path, folder: Path) -> Path | None:
@@ -164,7 +168,7 @@ class Isolator:
         way = self._chosen[0]
         if way.mode != "namespaces":
             return None
-        return (run_directory if way.beside_the_run else folder) / LAYERS
+        return (run_directory if way.next_to_the_run else folder) / LAYERS
 
     def variables(self, folder: Path) -> dict[str, str]:
         """The variables that isolation adds to the run's environment."""
@@ -176,8 +180,8 @@ class Isolator:
         return found
 
     def _order(self, way: _Way, command: Sequence[str], directory: str, run_directory: Path, folder: Path) -> Order:
-        layers = (run_directory if way.beside_the_run else folder) / LAYERS
-        own = [str(run_directory), str(folder)]
+        layers = (run_directory if way.next_to_the_run else folder) / LAYERS
+        own = [str(run_directory), str(folder), *self.shared_by_runs]
         caches = self._caches(Path(directory))
         shared: dict[str, str] = {}
         if way.mode == "namespaces":
@@ -300,4 +304,4 @@ def _why_not_isolated(said: str) -> str:
 
 def _named(way: _Way) -> str:
     details = "" if way.mode != "namespaces" or way.pid_namespace else " without a pid namespace"
-    return f"{way.mode}{details}{'' if way.beside_the_run else ' with layers in the temporary directory'}"
+    return f"{way.mode}{details}{'' if way.next_to_the_run else ' with layers in the temporary directory'}"

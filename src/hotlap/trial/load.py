@@ -126,7 +126,7 @@ class BlockWatch:
     def look(self) -> None:
         """Sample the device's clock and its energy. Meant to be called now and then while the block runs."""
         self._counted.read(time.perf_counter(), self._device.energy_joules(self._trainers))
-        if not self._counted.tells:
+        if not self._counted.has_readings:
             self._sampled.read(self._device.power_watts(self._trainers))
         clock = self._device.clock_mhz()
         if clock is not None:
@@ -148,7 +148,7 @@ class BlockWatch:
         seen = self._cores.seen(processes)
         switches = tree.involuntary_switches(processes)
         share = min(1.0, block.wall_seconds / seen.wall_seconds) if seen.wall_seconds > 0 else 1.0
-        watts = self._counted.watts() if self._counted.tells else self._sampled.watts()
+        watts = self._counted.watts() if self._counted.has_readings else self._sampled.watts()
         processors = self._processor_joules
         return msgspec.structs.replace(
             block,
@@ -159,7 +159,7 @@ class BlockWatch:
             device_clock_mhz=sum(self._clocks_mhz) / len(self._clocks_mhz) if self._clocks_mhz else None,
             throttled=", ".join(name for bit, name in _THROTTLED if self._throttle_bits & bit),
             device_energy_joules=watts * block.wall_seconds if watts is not None else None,
-            device_power_sampled=watts is not None and not self._counted.tells,
+            device_power_sampled=watts is not None and not self._counted.has_readings,
             processor_energy_joules=processors * share if processors is not None else None,
         )
 

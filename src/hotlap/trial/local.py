@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
@@ -14,6 +15,7 @@ from types import MappingProxyType
 import msgspec
 
 from hotlap.records import (
+    BUILT_ENGINES,
     Assignment,
     FileWrite,
     Isolation,
@@ -21,10 +23,10 @@ from hotlap.records import (
     Machine,
     Observe,
     Proceed,
+    Replicate,
     Run,
     SweepLoader,
     TurnRequest,
-    TurnSet,
     Workload,
 )
 from hotlap.trial import command, turns
@@ -68,6 +70,7 @@ class LocalExecutor(OneSlot):
         self._hooks_directory = hooks_directory.resolve()
         self._isolator = Isolator(isolation, self._directory, self._environment)
         self._greeted: set[str] = set()
+        self._engines = ""
 
     def machine(self) -> Machine:
         """Facts about this machine and the rates it reaches, measured once. A rate that could not be measured is
@@ -133,7 +136,7 @@ class LocalExecutor(OneSlot):
             for request, run in zip(requests, runs, strict=True)
         )
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
+    def take_turns(self, request: TurnRequest) -> Replicate:
         """A fresh launch of every arm, taking turns block by block; see :mod:`hotlap.trial.turns`.
 
         With ``request.one_launch`` they are configurations of one process (:mod:`hotlap.trial.one_launch`). With
@@ -145,7 +148,7 @@ class LocalExecutor(OneSlot):
         if request.one_launch:
             with self._child(shared_assignment(request)) as child:
                 runs, rounds = switch_turns(child, request)
-            return TurnSet(runs=runs, rounds=rounds, wall_seconds=time.perf_counter() - began)
+            return Replicate(runs=runs, rounds=rounds, wall_seconds=time.perf_counter() - began)
         suspender = Suspender.found() if request.suspended else None
         interleaved = request.interleaved and (suspender is not None or not request.suspended)
         if interleaved:
@@ -154,7 +157,7 @@ class LocalExecutor(OneSlot):
             interleaved = len(runs) < 2 or (suspended and not crowded)
         if not interleaved:
             runs, rounds = turns.alternate(self._child, request)
-        return TurnSet(runs=runs, rounds=rounds, interleaved=interleaved, wall_seconds=time.perf_counter() - began)
+        return Replicate(runs=runs, rounds=rounds, interleaved=interleaved, wall_seconds=time.perf_counter() - began)
 
     def _interleave(
         self, request: TurnRequest, suspender: Suspender | None
@@ -176,10 +179,21 @@ class LocalExecutor(OneSlot):
         environment = command.environment_of(assignment, self._environment, self._hooks_directory)
         if self._hooked:
             self._greet(assignment.workload, environment)
+        if assignment.workload.kind == "inference":
+            environment[BUILT_ENGINES] = self._built_engines()
         run_directory = command.new_run_directory(self._directory)
         isolator, hooked = self._isolator, self._hooked
         freezer = DeviceFreezer(suspender) if suspender is not None else TreeFreezer()
         return Child(assignment, run_directory, environment, isolator, hooked=hooked, freezer=freezer)
+
+    def _built_engines(self) -> str:
+        """A temporary folder, as long as this executor lives, in which launches find what an engine built before."""
+        if not self._engines:
+            stack = ExitStack()
+            self._engines = os.path.realpath(stack.enter_context(owned_folder("hotlap-engines-")))
+            self._isolator.shared_by_runs = (self._engines,)
+            weakref.finalize(self, stack.close)
+        return self._engines
 
     @property
     def _hooked(self) -> bool:

@@ -31,7 +31,7 @@ from hotlap.trial.child import Child
 from hotlap.trial.turns import (
     MOST_VOID,
     Rounds,
-    all_sound,
+    all_ended_well,
     deadline_of,
     enough,
     no_rounds,
@@ -169,7 +169,7 @@ class _Turns:
         """The run of each arm, and its rows."""
         run = self._child.finish()
         runs = tuple(self._run_of(arm, run) for arm in range(self._arms))
-        if not all_sound(runs):
+        if not all_ended_well(runs):
             return runs, no_rounds(self._arms)
         finite = min(run.steps.not_finite, default=len(run.steps.wall_seconds))
         whole = [it.blocks for it in self._rounds if it.steps_done <= finite]
@@ -181,7 +181,7 @@ class _Turns:
         mine = msgspec.structs.replace(
             run, plan=plan, blocks=blocks, warm_up_blocks=0, steps=Steps(), compile=CompileReport()
         )
-        if all_sound([run]) or arm == self._at_turn:
+        if all_ended_well([run]) or arm == self._at_turn:
             return mine
         return msgspec.structs.replace(mine, ending=Stopped())
 

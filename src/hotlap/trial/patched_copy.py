@@ -50,10 +50,10 @@ def patched_copy(workload: Workload, files: Mapping[Path, bytes], folder: Path) 
 def _top(workload: Workload, files: Mapping[Path, bytes]) -> Path:
     """The folder to copy: what the script (or, for a module, the working directory) and all files lie in."""
     script = script_of(workload)
-    beside = Path(workload.directory)
+    imported_from = Path(workload.directory)
     if workload.kind == "script" and script is not None:
-        beside = script.resolve().parent
-    top = Path(os.path.commonpath([beside, *(path.parent for path in files)]))
+        imported_from = script.resolve().parent
+    top = Path(os.path.commonpath([imported_from, *(path.parent for path in files)]))
     if top == Path(top.anchor) or top == home_directory():
         raise UsageError(
             f"The files that the patch changes have only {top} in common, which is too much to copy.",

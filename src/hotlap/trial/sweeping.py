@@ -74,12 +74,14 @@ def make_own(prefix: str, parent: str) -> Path:
 def own(folder: Path) -> None:
     """Mark a temporary folder as this process's, until :func:`disown` or the end of the process. Where files cannot be
     locked it gets no mark, and is never swept."""
-    beside = folder / f"{OWNER}.new"
+    unlocked = folder / f"{OWNER}.new"
     with suppress(OSError):
-        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         _owned[folder] = descriptor
         take_lock(descriptor)
-        beside.rename(folder / OWNER)  # locked before it has the name, so that no process can see it without its owner
+        unlocked.rename(
+            folder / OWNER
+        )  # locked before it has the name, so that no process can see it without its owner
 
 
 def disown(folder: Path) -> None:

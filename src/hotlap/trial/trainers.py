@@ -87,13 +87,13 @@ class Trainers:
         """Tell every trainer to do a block."""
         for trainer in self._trainers:
             trainer.done = None
-        self._tell(proceed)
+        self._send(proceed)
 
     def end(self) -> None:
         """Tell every trainer to report and end."""
-        self._tell(End())
+        self._send(End())
 
-    def _tell(self, order: Proceed | End) -> None:
+    def _send(self, order: Proceed | End) -> None:
         self._order = order
         for trainer in self._trainers:
             trainer.send(order)

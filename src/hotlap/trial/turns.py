@@ -36,7 +36,7 @@ def take_turns(children: Sequence[Child], request: TurnRequest) -> tuple[tuple[R
     """
     rounds = _interleaved_blocks(children, request)
     runs = tuple(child.finish() for child in children)
-    return runs, seconds_per_sample(rounds, len(children)) if all_sound(runs) else no_rounds(len(children))
+    return runs, seconds_per_sample(rounds, len(children)) if all_ended_well(runs) else no_rounds(len(children))
 
 
 def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list[list[Block]]:
@@ -208,7 +208,7 @@ def _not_started(assignment: Assignment) -> Run:
     return Run(plan=assignment.plan, seed=assignment.seed, ending=Stopped(), notes=(note,))
 
 
-def all_sound(runs: Sequence[Run]) -> bool:
+def all_ended_well(runs: Sequence[Run]) -> bool:
     return all(isinstance(run.ending, (Completed, Stopped)) for run in runs)
 
 

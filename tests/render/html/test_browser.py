@@ -18,8 +18,8 @@ CHARTS = {"steps", "levers", "ceilings", "losses", "difference", "loader", "batc
 TEXT_CONTRAST, LARGE_TEXT_CONTRAST, GRAPHICS_CONTRAST = 4.5, 3.0, 3.0
 """Web Content Accessibility Guidelines 2.2, criteria 1.4.3 and 1.4.11, level AA."""
 
-# For each piece of text: its own colour, that of what lies behind it, its size, and the text. Half-transparent colours
-# are laid over what lies below them.
+# For each piece of text: its colour, its background colour, its size, and the text. Half-transparent colours are
+# blended with those behind them.
 COLOURS_OF_TEXTS = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgb = (colours) => {
@@ -64,7 +64,7 @@ COLOURS_OF_VARIABLES = """(names) => {
 
 @contextmanager
 def opened(browser: Browser, path: Path, *, width: int = 1100, **options: Any) -> Iterator[Page]:
-    """The page as it is once its charts are drawn; anything it asks for or complains of is a failure."""
+    """Open the page and wait for its charts; fail on any request or console message."""
     context = browser.new_context(viewport={"width": width, "height": 800}, **options)
     page = context.new_page()
     trouble: list[str] = []
@@ -95,7 +95,7 @@ def shown_range(page: Page) -> tuple[float, float]:
     return float(first.replace(",", "")), float(last.replace(",", ""))
 
 
-def test_it_opens_without_a_complaint_or_a_request_and_draws_all(browser: Browser, full_page: Path) -> None:
+def test_the_page_opens_without_errors_or_requests(browser: Browser, full_page: Path) -> None:
     with opened(browser, full_page) as page:
         drawn = page.eval_on_selector_all("figure[data-ready]", "them => them.map(it => it.dataset.chart)")
         assert set(drawn) == CHARTS
@@ -109,7 +109,7 @@ def test_it_opens_without_a_complaint_or_a_request_and_draws_all(browser: Browse
         )
 
 
-def test_without_scripts_still_pictures_stand_in(browser: Browser, full_page: Path) -> None:
+def test_without_scripts_static_images_are_shown(browser: Browser, full_page: Path) -> None:
     with opened(browser, full_page, java_script_enabled=False) as page:
         assert page.locator(".still svg").count() == len(CHARTS)
         assert page.locator("#figure-timeline .zoom").is_hidden()
@@ -129,8 +129,8 @@ def test_text_that_looks_like_markup_stays_text(browser: Browser, hostile_page: 
         assert page.evaluate("window.hacked") is None
 
 
-def test_no_script_of_others_can_run(browser: Browser, full_page: Path, tmp_path: Path) -> None:
-    """What the policy is for: even a script that had got into the page would be refused."""
+def test_no_injected_script_can_run(browser: Browser, full_page: Path, tmp_path: Path) -> None:
+    """The content security policy must block even a script in the page."""
     spoilt = tmp_path / "spoilt.html"
     text = full_page.read_text(encoding="utf-8")
     spoilt.write_text(text.replace("</footer>", "</footer><script>window.hacked=1</script>"), encoding="utf-8")
@@ -183,7 +183,7 @@ def test_zoom_by_keyboard_alone(browser: Browser, full_page: Path) -> None:
         assert shown_range(page) == whole
 
 
-def test_buttons_move_about_and_the_drawing_follows(browser: Browser, full_page: Path) -> None:
+def test_buttons_pan_and_zoom_the_drawing(browser: Browser, full_page: Path) -> None:
     with opened(browser, full_page) as page:
         axis = "#figure-timeline .live .role-axis-label text"
         labels = page.locator(axis).all_text_contents()
@@ -204,7 +204,7 @@ def test_buttons_move_about_and_the_drawing_follows(browser: Browser, full_page:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_read(browser: Browser, full_page: Path, scheme: str) -> None:
+def test_text_has_enough_contrast(browser: Browser, full_page: Path, scheme: str) -> None:
     with opened(browser, full_page, color_scheme=scheme) as page:
         page.evaluate("document.querySelectorAll('details').forEach(it => { it.open = true; })")
         texts = page.evaluate(COLOURS_OF_TEXTS)
@@ -218,7 +218,7 @@ def test_text_can_be_read(browser: Browser, full_page: Path, scheme: str) -> Non
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_bars_stand_out_from_the_page(browser: Browser, full_page: Path, scheme: str) -> None:
+def test_bars_have_enough_contrast(browser: Browser, full_page: Path, scheme: str) -> None:
     names = [
         "as-it-is", "kept", "not-kept", "differ", "verified", "communication", "data-wait", "host-to-device", "forward",
         "backward", "optimizer", "other", "edge",
@@ -229,7 +229,7 @@ def test_bars_stand_out_from_the_page(browser: Browser, full_page: Path, scheme:
     assert min(faint.values()) >= GRAPHICS_CONTRAST, faint
 
 
-def test_the_theme_can_be_chosen_without_a_mouse_and_without_scripts(browser: Browser, full_page: Path) -> None:
+def test_the_theme_can_be_chosen_by_keyboard_without_scripts(browser: Browser, full_page: Path) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     with opened(browser, full_page, color_scheme="light") as page:
         light = page.evaluate(background)
@@ -240,11 +240,11 @@ def test_the_theme_can_be_chosen_without_a_mouse_and_without_scripts(browser: Br
         dark = page.evaluate(background)
         assert dark != light
         page.emulate_media(media="print")
-        assert page.evaluate(background) == light, "paper is light"
+        assert page.evaluate(background) == light, "pages are printed on a light background"
 
 
 @pytest.mark.parametrize("width", [360, 768])
-def test_nothing_hangs_over_the_edge_of_a_narrow_screen(browser: Browser, full_page: Path, width: int) -> None:
+def test_nothing_overflows_a_narrow_screen(browser: Browser, full_page: Path, width: int) -> None:
     with opened(browser, full_page, width=width) as page:
         assert page.evaluate("document.documentElement.scrollWidth") == width
         for name in CHARTS:
@@ -262,7 +262,7 @@ def test_nothing_hangs_over_the_edge_of_a_narrow_screen(browser: Browser, full_p
             assert not cut, name
 
 
-def test_everything_that_can_be_used_has_a_name_and_every_id_is_there_once(browser: Browser, full_page: Path) -> None:
+def test_controls_have_names_and_ids_are_unique(browser: Browser, full_page: Path) -> None:
     with opened(browser, full_page) as page:
         nameless = page.evaluate(
             """() => [...document.querySelectorAll('a, button, input, [tabindex="0"], [role]')].filter(it =>
@@ -279,7 +279,7 @@ def test_everything_that_can_be_used_has_a_name_and_every_id_is_there_once(brows
         assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
 
 
-def test_on_paper_nothing_is_hidden(browser: Browser, full_page: Path) -> None:
+def test_nothing_is_hidden_in_print(browser: Browser, full_page: Path) -> None:
     with opened(browser, full_page) as page:
         made = page.pdf(format="A4", print_background=True)
         assert made.startswith(b"%PDF") and len(made) > 50_000

@@ -1,4 +1,4 @@
-"""What charts say: in figures, not in pixels."""
+"""The content of charts: figures, not pixels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_phases_add_up_to_the_step() -> None:
         assert phases == pytest.approx(total["time"], rel=0.01)
 
 
-def test_each_kept_lever_begins_where_the_one_before_ended() -> None:
+def test_each_kept_lever_starts_where_the_previous_one_ended() -> None:
     rows = bars(fakes.FINISHED)
     assert rows["loader"]["from"] == 100
     assert rows["loader"]["to"] == pytest.approx(100 / 1.91)
@@ -49,14 +49,14 @@ def test_each_kept_lever_begins_where_the_one_before_ended() -> None:
     assert (verified["from"], verified["to"]) == (0, pytest.approx(100 / 3.65))
 
 
-def test_intervals_surround_what_they_belong_to() -> None:
+def test_intervals_contain_their_estimates() -> None:
     for row in bars(fakes.FINISHED).values():
         if "fast" in row:
             assert row["fast"] < row["to"] < row["slow"]
 
 
-def test_a_lever_beside_a_plan_with_one_that_was_dropped_later_begins_at_the_largest_known_part() -> None:
-    """The baseline of the second holds a lever that no longer counts as kept."""
+def test_a_lever_after_a_dropped_one_starts_at_the_kept_ones() -> None:
+    """Let the baseline of the second trial contain a lever that was dropped later."""
     both = (fakes.LOADER, fakes.FUSED)
     alone = fakes.comparison((fakes.LOADER,), fakes.speed(2.0))
     on_top = fakes.comparison((*both, fakes.MIXED), fakes.speed(1.5), baseline=both)
@@ -70,8 +70,8 @@ def test_a_lever_beside_a_plan_with_one_that_was_dropped_later_begins_at_the_lar
     assert "fused-optimizer" not in rows
 
 
-def test_levers_that_were_tried_together_stand_one_below_the_other() -> None:
-    """Each is compared with the plan without it, which no other lever ended at."""
+def test_levers_tried_together_are_stacked() -> None:
+    """Compare each with the plan without it, which is not where another lever ended."""
     pair = (fakes.LOADER, fakes.MIXED)
     outcomes = tuple(
         Outcome(
@@ -94,7 +94,7 @@ def test_without_trials_there_is_no_waterfall() -> None:
     assert levers.chart(msgspec.structs.replace(fakes.PROFILED, outcomes=())) is None
 
 
-def test_a_ceiling_far_away_is_named_and_not_drawn() -> None:
+def test_a_distant_ceiling_is_named_but_not_drawn() -> None:
     study = msgspec.structs.replace(
         fakes.FINISHED, ceilings=(*fakes.FINISHED.ceilings, Ceiling(name="matmul", seconds_per_sample=1e-6))
     )
@@ -105,7 +105,7 @@ def test_a_ceiling_far_away_is_named_and_not_drawn() -> None:
     assert "matmul (1,000,000)" in found.notes[-1]
 
 
-def test_the_scripts_own_loader_stands_out_and_failures_are_in_the_table() -> None:
+def test_the_scripts_loader_is_marked_and_failures_are_listed() -> None:
     rates = loader_rates()
     own = Ceiling(name="loader-alone", seconds_per_sample=rates[2].seconds_per_sample)
     found = loader.chart(msgspec.structs.replace(fakes.FINISHED, loader_rates=rates, ceilings=(own,)))
@@ -117,7 +117,7 @@ def test_the_scripts_own_loader_stands_out_and_failures_are_in_the_table() -> No
     assert found.notes == ("Where there are workers: persistent_workers, prefetch_factor 2.",)
 
 
-def test_batch_sizes_are_drawn_with_their_intervals_and_failures_are_in_the_table() -> None:
+def test_batch_sizes_are_drawn_and_failures_are_in_the_table() -> None:
     study = msgspec.structs.replace(fakes.FINISHED, batch_rates=batch_rates())
     found = batch_sizes.chart(study)
     assert found is not None
@@ -130,7 +130,7 @@ def test_batch_sizes_are_drawn_with_their_intervals_and_failures_are_in_the_tabl
     assert batch_sizes.chart(alone) is None and batch_sizes.chart(fakes.FINISHED) is None
 
 
-def test_the_search_for_the_batch_size_shows_the_knee_and_the_memory_that_may_be_used() -> None:
+def test_the_batch_search_shows_the_knee_and_the_memory_limit() -> None:
     search = msgspec.structs.replace(batch_search(), headroom=0.25, memory_bytes=2**35)
     drawn = batch_curve.for_page(Material(study=msgspec.structs.replace(fakes.FINISHED, batch_search=search)))
     throughput, memory_use = drawn
@@ -145,11 +145,13 @@ def test_the_search_for_the_batch_size_shows_the_knee_and_the_memory_that_may_be
     assert "24 GiB" in memory_use.notes[0] and "25 % free" in memory_use.notes[0]
     distant = msgspec.structs.replace(search, memory_bytes=2**37)
     _, flat = batch_curve.for_page(Material(study=msgspec.structs.replace(fakes.FINISHED, batch_search=distant)))
-    assert not any("datum" in it["encoding"]["y"] for it in flat.drawn["layer"]), "it would flatten the curve"
+    assert not any("datum" in it["encoding"]["y"] for it in flat.drawn["layer"]), (
+        "drawing the limit would flatten the curve"
+    )
     assert "96 GiB may be used" in flat.notes[0]
 
 
-def test_a_search_that_timed_no_other_size_is_a_table_without_a_chart() -> None:
+def test_a_batch_search_of_one_size_has_no_chart() -> None:
     search = batch_search()
     alone = msgspec.structs.replace(search, rates=(search.rates[1], search.rates[3]))
     material = Material(study=msgspec.structs.replace(fakes.FINISHED, batch_search=alone))
@@ -158,14 +160,14 @@ def test_a_search_that_timed_no_other_size_is_a_table_without_a_chart() -> None:
     assert shown is not None and any(isinstance(it, Table) and len(it.rows) == 2 for it in shown.body)
 
 
-def test_losses_that_agree_to_the_last_bit_have_no_difference_to_draw() -> None:
+def test_identical_losses_have_no_difference_chart() -> None:
     curves = loss_curves(losses(), losses(), fakes.EXACT)
     found = loss_charts.charts(msgspec.structs.replace(fakes.FINISHED, losses=curves))
     assert [it.name for it in found] == ["losses"]
     assert found[0].notes[-1] == "Both are identical to the last bit, so the lines coincide."
 
 
-def test_the_difference_is_in_percent_of_the_limits_scale() -> None:
+def test_the_difference_is_in_percent_of_the_scale_of_the_limit() -> None:
     curves = loss_curves(losses(), losses(0.0004), fakes.WITHIN)
     found = loss_charts.charts(msgspec.structs.replace(fakes.FINISHED, losses=curves))
     difference = next(it for it in found if it.name == "difference")
@@ -174,7 +176,7 @@ def test_the_difference_is_in_percent_of_the_limits_scale() -> None:
     assert 0 < max(abs(it["difference"]) for it in line) < 0.041
 
 
-def test_what_hardly_changes_looks_so() -> None:
+def test_small_changes_look_small() -> None:
     flat = MemoryTimeline(host_bytes=tuple(2**30 + it for it in range(10)))
     found = memory_chart.chart(flat)
     assert found is not None

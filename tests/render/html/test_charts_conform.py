@@ -1,4 +1,4 @@
-"""Every chart keeps what the page relies on."""
+"""Every chart conforms to what the page relies on."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def test_a_chart_shows_what_was_measured(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_there_is_none_of_what_was_not(name: str) -> None:
+def test_nothing_is_shown_if_nothing_was_measured(name: str) -> None:
     assert tuple(module_of(name).for_page(Material(study=fakes.SCRIPT_FAILED))) == ()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_has_a_place_of_its_own(name: str) -> None:
+def test_its_order_is_unique(name: str) -> None:
     orders = [module_of(it).order for it in NAMES]
     assert type(module_of(name).order) is int and orders.count(module_of(name).order) == 1
 
 
-def test_charts_stand_in_their_order(tmp_path: Path) -> None:
+def test_charts_are_in_their_order(tmp_path: Path) -> None:
     material = full_material(tmp_path)
     wanted = [chart.name for name in sorted(NAMES, key=lambda it: module_of(it).order)
               for chart in module_of(name).for_page(material)]  # fmt: skip

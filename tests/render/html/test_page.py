@@ -1,4 +1,4 @@
-"""The page as text: what it holds, in which order, of which studies, how large it is, and what cannot get into it."""
+"""The page as text: its content and order, its size, all kinds of studies, and attacks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def without_scripts(text: str) -> str:
     return re.sub(r"<script\b.*?</script>", "", text, flags=re.DOTALL)
 
 
-def test_a_chart_that_no_section_places_has_one_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chart_without_a_section_gets_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     material = full_material(tmp_path)
     new = dataclasses.replace(next(charts(material)), name="new-chart", title="A chart of next year")
     monkeypatch.setattr("hotlap.render.html.page.charts_of", lambda material: [*charts(material), new])
@@ -50,7 +50,7 @@ def test_a_chart_that_no_section_places_has_one_of_its_own(tmp_path: Path, monke
     assert all(text.count(f'id="drawn-{it.name}"') == 1 for it in charts(material))
 
 
-def test_everything_is_there_in_its_order(full_page: Path) -> None:
+def test_all_sections_are_there_in_order(full_page: Path) -> None:
     text = full_page.read_text(encoding="utf-8")
     assert sections(text) == SECTIONS
     words = without_scripts(text)
@@ -76,7 +76,7 @@ def test_everything_is_there_in_its_order(full_page: Path) -> None:
         assert it in words, it
 
 
-def test_a_busy_machine_is_named_wherever_its_figures_are() -> None:
+def test_a_busy_machine_is_mentioned_next_to_its_figures() -> None:
     words = " ".join(without_scripts(page(Material(study=fakes.BUSY))).split())
     for it in (
         "the largest costs 48 % of a step, while others used 1.3 of 2 cores; "
@@ -91,7 +91,7 @@ def test_a_busy_machine_is_named_wherever_its_figures_are() -> None:
 
 
 @pytest.mark.parametrize(("unit", "badge"), [("of the run", "4.9 % of the run"), ("of the step", "4.9 % of a step")])
-def test_a_finding_says_of_what_its_share_is(unit: str, badge: str) -> None:
+def test_a_finding_names_the_whole_of_its_share(unit: str, badge: str) -> None:
     share = Estimate(value=0.049, low=0.049, high=0.049, unit=unit)
     finding = Finding(rule="evaluation-cost", share=share, title="Evaluation takes long.")
     words = without_scripts(page(Material(study=msgspec.structs.replace(fakes.FINISHED, findings=(finding,)))))
@@ -99,7 +99,7 @@ def test_a_finding_says_of_what_its_share_is(unit: str, badge: str) -> None:
     assert words.count("4.9 %") == 1 and f"<span>{unit}</span>" not in words
 
 
-def test_one_file_below_two_megabytes_that_names_no_other(full_page: Path) -> None:
+def test_the_page_is_one_file_below_two_megabytes(full_page: Path) -> None:
     text = full_page.read_text(encoding="utf-8")
     assert full_page.stat().st_size < LARGEST_BYTES
     ours = text.replace(drawing.drawing_code(), "")
@@ -107,8 +107,8 @@ def test_one_file_below_two_megabytes_that_names_no_other(full_page: Path) -> No
     assert not re.findall(r"@import|url\((?!#)", without_scripts(text))
 
 
-def test_a_trace_of_any_size_leaves_the_page_small(tmp_path: Path) -> None:
-    """As many spans as are ever drawn, with long names, next to everything else."""
+def test_the_page_stays_small_for_any_trace(tmp_path: Path) -> None:
+    """Draw the largest number of spans, with long names, next to all other sections."""
     material = full_material(tmp_path)
     assert material.lanes is not None
     lane = material.lanes.lanes[0]
@@ -121,7 +121,7 @@ def test_a_trace_of_any_size_leaves_the_page_small(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", fakes.STUDIES)
-def test_every_study_gives_a_page(name: str) -> None:
+def test_every_study_has_a_page(name: str) -> None:
     study = fakes.STUDIES[name]
     text = page(Material(study=study))
     words = without_scripts(text)
@@ -131,7 +131,7 @@ def test_every_study_gives_a_page(name: str) -> None:
     assert not {"losses", "loader", "memory", "costs"} & (set(sections(text)) - {"costs"})
 
 
-def test_a_profile_says_that_nothing_was_changed() -> None:
+def test_a_profile_states_that_nothing_was_changed() -> None:
     words = without_scripts(page(Material(study=fakes.PROFILED)))
     assert "Nothing was changed." in words
     assert "Levers kept" not in words
@@ -139,34 +139,34 @@ def test_a_profile_says_that_nothing_was_changed() -> None:
     assert "The levers loader address it." not in words
 
 
-def test_a_clean_profile_says_so() -> None:
+def test_a_profile_without_findings_is_reported_as_such() -> None:
     assert "No known cause of lost time was found." in page(Material(study=fakes.CLEAN))
 
 
-def test_an_empty_study_is_no_accident() -> None:
+def test_an_empty_study_has_a_page() -> None:
     text = page(Material(study=Study(workload=fakes.WORKLOAD)))
     assert sections(text) == ("machine", "next", "words")
     assert "<script>" not in text
 
 
-def test_a_failed_script_shows_its_last_words() -> None:
+def test_a_failed_script_shows_its_last_output() -> None:
     assert "ValueError: data/train.bin is empty" in without_scripts(page(Material(study=fakes.SCRIPT_FAILED)))
 
 
-def test_without_a_gain_there_is_no_after_and_no_plan() -> None:
+def test_without_a_gain_no_plan_is_shown() -> None:
     words = without_scripts(page(Material(study=fakes.NOTHING)))
     assert "levers]" not in words
     assert 'class="arrow"' not in words
 
 
-def test_what_was_given_up_is_not_called_after() -> None:
+def test_the_account_of_an_abandoned_plan_is_not_called_after() -> None:
     study = msgspec.structs.replace(fakes.NOT_CONFIRMED, plan=Plan(), status_text="The plan was given up.")
     words = without_scripts(page(Material(study=study)))
     assert "given up" in words
     assert 'class="arrow"' not in words
 
 
-def test_where_the_script_differed_from_itself_nothing_is_set_beside_it() -> None:
+def test_an_unstable_baseline_is_not_compared() -> None:
     words = without_scripts(page(Material(study=fakes.DISTURBED)))
     assert 'class="arrow"' not in words
     assert "all together, not confirmed" in words
@@ -184,11 +184,11 @@ def test_where_the_script_differed_from_itself_nothing_is_set_beside_it() -> Non
         (fakes.PROFILED, "Nothing was changed."),
     ],
 )
-def test_a_stranger_is_told_what_was_done(study: Study, said: str) -> None:
+def test_the_page_states_what_was_done(study: Study, said: str) -> None:
     assert said in page(Material(study=study))
 
 
-def test_attacks_stay_words(hostile_page: Path) -> None:
+def test_attacks_are_shown_as_text(hostile_page: Path) -> None:
     text = hostile_page.read_text(encoding="utf-8")
     assert "<img" not in text.replace(drawing.drawing_code(), "")
     assert "49" not in re.findall(r"\{\{.*?\}\}|7\*7", text)
@@ -201,7 +201,7 @@ def test_attacks_stay_words(hostile_page: Path) -> None:
     assert drawn
 
 
-def test_scripts_that_run_are_known_by_their_digests(full_page: Path) -> None:
+def test_scripts_of_the_page_match_their_digests(full_page: Path) -> None:
     text = full_page.read_text(encoding="utf-8")
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
     assert policy is not None
@@ -227,7 +227,7 @@ def test_json_reads_back_and_cannot_end_a_script() -> None:
         ("", ""),
     ],
 )
-def test_code_in_sentences(words: str, shown: str) -> None:
+def test_code_in_sentences_is_marked_up(words: str, shown: str) -> None:
     assert code(words) == shown
 
 
@@ -241,13 +241,13 @@ def test_charts_have_their_figures_in_a_table(tmp_path: Path) -> None:
             assert it.description.endswith("."), it.name
 
 
-def test_still_pictures_do_not_share_identifiers(full_page: Path) -> None:
+def test_static_images_do_not_share_identifiers(full_page: Path) -> None:
     found = re.findall(r'\bid="([^"]+)"', without_scripts(full_page.read_text(encoding="utf-8")))
     assert len(found) == len(set(found))
 
 
 @pytest.mark.parametrize("package", ["vl_convert", "jinja2"])
-def test_what_is_missing_is_named_with_its_remedy(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_named_with_the_remedy(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def refuse(name: str, *rest: Any) -> Any:

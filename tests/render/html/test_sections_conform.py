@@ -1,4 +1,4 @@
-"""Every section keeps what reports rely on, whatever it shows."""
+"""Every section conforms to what reports rely on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hotlap.render.sections.api import markdown_sections, page_sections, termina
 NAMES = sorted({it.name for it in pkgutil.iter_modules(sections.__path__)} - {"api"})
 MEDIA = ("terminal", "markdown", "page")
 ALWAYS = {"machine", "words"}
-"""What is said of every study: what it was measured on, and what the words mean."""
+"""The parts of every study's report: the machine, and the meaning of the words."""
 
 
 def module_of(name: str) -> ModuleType:
@@ -37,7 +37,7 @@ def media_of(name: str) -> Iterator[str]:
 
 
 class Shown:
-    """Reports of one material, the page made once."""
+    """Reports of one material; the page is rendered once."""
 
     def __init__(self, material: Material) -> None:
         self._material = material
@@ -47,7 +47,7 @@ class Shown:
         return page(self._material)
 
     def under(self, name: str, medium: str) -> str:
-        """What a report has of the section in that medium; empty where it has none."""
+        """Return the part of the report in that section and medium, or an empty text."""
         own = getattr(module_of(name), medium, None) or module_of(name).everywhere
         made = own(self._material)
         if made is None:
@@ -90,33 +90,33 @@ def test_a_section_shows_what_was_measured(name: str, full: Shown) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_there_is_none_of_what_was_not(name: str, empty: Shown) -> None:
+def test_nothing_is_shown_if_nothing_was_measured(name: str, empty: Shown) -> None:
     found = {it for it in media_of(name) if empty.under(name, it)}
     assert found == ({it for it in media_of(name) if it != "terminal"} if name in ALWAYS else set())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_has_a_place_of_its_own(name: str) -> None:
+def test_its_order_is_unique(name: str) -> None:
     orders = [module_of(it).order for it in NAMES]
     assert type(module_of(name).order) is int and orders.count(module_of(name).order) == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_asks_for_no_kind_of_study(name: str) -> None:
-    """What is different of a kind is in its presenter."""
+def test_a_section_never_checks_the_kind_of_study(name: str) -> None:
+    """What differs between kinds is in their presenters."""
     source = Path(str(module_of(name).__file__)).read_text(encoding="utf-8")
     assert "study.kind" not in source.replace("presenter_of(study.kind)", "")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_others_wrote_stays_words(name: str, hostile: Shown) -> None:
+def test_foreign_text_is_shown_as_text(name: str, hostile: Shown) -> None:
     for medium in media_of(name):
         text = hostile.under(name, medium)
         assert not {"\x1b", "\u202e", "\u2028"} & set(text), medium
         assert medium != "page" or "<img" not in text
 
 
-def test_sections_stand_in_their_order(tmp_path: Path) -> None:
+def test_sections_are_in_their_order(tmp_path: Path) -> None:
     placed = list(page_sections(full_material(tmp_path)))
     assert [it.order for it in placed] == sorted(it.order for it in placed)
     assert [it.name.replace("-", "_") for it in placed] == sorted(

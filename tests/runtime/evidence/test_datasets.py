@@ -76,8 +76,8 @@ def nested(index: int) -> torch.Tensor:
     return torch.tensor([[column * row for column in range(100)] for row in range(100)])
 
 
-def test_a_stall_is_not_blamed_on_whoever_was_running() -> None:
-    """One sample waits as long as fifty others take: the system took the processor away, say."""
+def test_a_stall_is_not_blamed_on_what_was_running() -> None:
+    """One sample waits as long as fifty others take: for example because the system took the processor away."""
 
     class Rows(Dataset[torch.Tensor]):
         fetched = 0
@@ -101,7 +101,7 @@ def test_a_stall_is_not_blamed_on_whoever_was_running() -> None:
     assert found.functions[0].name == "built-in method builtins.sum"
 
 
-def test_a_stall_is_not_blamed_on_whoever_was_collating() -> None:
+def test_a_stall_is_not_blamed_on_collation() -> None:
     """A batch is collated once for all samples, so a single stall would be most of it."""
     calls: list[int] = []
 
@@ -151,7 +151,7 @@ def test_indices_are_all_different_and_within(size: int) -> None:
     assert min(indices) == 0 and max(indices) < size
 
 
-def test_samples_are_asked_for_and_collated_as_the_loader_does() -> None:
+def test_samples_are_fetched_and_collated_as_by_the_loader() -> None:
     asked: list[int] = []
 
     class Together(TensorDataset):
@@ -187,7 +187,7 @@ def test_batches_that_the_data_set_makes_whole_are_collated_as_they_are() -> Non
 
 
 class Failure(Exception):
-    """As a user's own: of no kind that anybody could name beforehand."""
+    """As in user code: of a kind that is unknown in advance."""
 
 
 def fails(index: int) -> Any:
@@ -244,7 +244,7 @@ def test_a_stream_that_fails_is_left_out() -> None:
     assert profiled(Stream(range(50), fails)) is None
 
 
-def test_a_stream_is_begun_anew_and_read_as_far_as_needed() -> None:
+def test_a_stream_is_restarted_and_read_as_far_as_needed() -> None:
     def read(number: int) -> int:
         return sum(range(2000)) + number
 
@@ -274,7 +274,7 @@ def test_slow_samples_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_use_of_an_accelerator_is_found_with_its_line() -> None:
-    """``meta`` stands in for one: a device that is not the CPU."""
+    """``meta`` represents one: a device that is not the CPU."""
 
     def make(index: int) -> torch.Tensor:
         sample = torch.ones(2)
@@ -319,7 +319,7 @@ print("loss", loss.item())
 
 
 def test_what_a_loader_is_used_for(launch) -> None:  # type: ignore[no-untyped-def]
-    """Two loaders train side by side, one is only looked into before, and one evaluates in between."""
+    """Two loaders train side by side, one is only inspected before, and one evaluates in between."""
     script = """
 import torch
 from torch.utils.data import DataLoader, TensorDataset

@@ -20,7 +20,7 @@ Watch = Callable[..., tuple[LayerUse, ...]]
 
 @pytest.fixture
 def watch() -> Iterator[Watch]:
-    """Trains a model for four steps in this process, and tells the layers that were seen."""
+    """Trains a model for four steps in this process, and returns the layers that were observed."""
     hooks = Hooks(torch=torch)
     interception = Interception(hooks)
     interception.install()
@@ -65,7 +65,7 @@ class Blocks(nn.Module):
         return self.head(hidden.mean(dim=(2, 3)))
 
 
-def test_layers_are_told_as_they_were_used(watch: Watch) -> None:
+def test_layers_are_reported_as_they_were_used(watch: Watch) -> None:
     assert watch(Blocks(), torch.randn(2, 3, 12, 12)) == (
         LayerUse(kind="Conv2d", name="first", weight_shape=(8, 3, 3, 3), bias=True, normalised_after=True),
         LayerUse(kind="Conv2d", name="second", weight_shape=(8, 8, 3, 3), bias=True, count=2),

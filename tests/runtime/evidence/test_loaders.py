@@ -15,7 +15,7 @@ from hotlap.runtime.hooks import Hooks
 from hotlap.runtime.interception import Interception
 
 
-def test_training_loaders_alone_are_told_of(launch) -> None:  # type: ignore[no-untyped-def]
+def test_only_training_loaders_are_reported(launch) -> None:  # type: ignore[no-untyped-def]
     script = """
 class Held(TensorDataset):
     pass
@@ -34,7 +34,7 @@ for epoch in range(3):
     assert [it.dataset for it in evidence.loaders] == ["TensorDataset"] * 3
     assert [len(it.start_seconds) for it in evidence.loaders] == [1, 1, 1]
     assert [len(it.first_fetch_seconds) for it in evidence.loaders] == [1, 1, 1]
-    # A fetch that finds the end is none; of the last epoch two batches were wanted.
+    # A fetch that finds the end does not count; of the last epoch two batches were wanted.
     assert [len(it.fetch_seconds) for it in evidence.loaders] == [7, 7, 1]
     assert [len(it.queue_lengths) for it in evidence.loaders] == [7, 7, 1]
     assert all(0 <= length <= 4 for it in evidence.loaders for length in it.queue_lengths)
@@ -42,7 +42,7 @@ for epoch in range(3):
 
 
 @pytest.mark.slow
-def test_a_loader_made_anew_in_every_epoch_counts_as_one(launch) -> None:  # type: ignore[no-untyped-def]
+def test_a_loader_recreated_in_every_epoch_counts_as_one(launch) -> None:  # type: ignore[no-untyped-def]
     script = """
 small = TensorDataset(*data[:128])
 for epoch in range(100):
@@ -85,7 +85,7 @@ def test_finished_batches_are_counted_wherever_they_wait() -> None:
 
 
 class Pinned(torch.Tensor):
-    """A tensor that says to be pinned, which takes an accelerator to be true."""
+    """A tensor that claims to be pinned, which requires an accelerator."""
 
     def is_pinned(self, device: Any = None) -> bool:
         return True
@@ -143,7 +143,7 @@ def test_only_the_batch_s_own_tensors_count(copies: BatchCopies) -> None:
     assert (count.pageable, count.blocking) == (0, 0)
 
 
-def test_copies_are_seen_where_torch_knows_accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_are_seen_where_torch_has_accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     interception = Interception(Hooks(torch=torch))
     copies = BatchCopies(interception)

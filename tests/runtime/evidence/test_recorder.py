@@ -1,4 +1,4 @@
-"""Evidence is collected, counted over the right steps, and changes nothing of what the script computes."""
+"""Evidence is collected, counted over the right steps, and does not change the script's results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_launch_of_one_step_observes_nothing(launch) -> None:  # type: ignore[
     assert evidence.observed_steps == 0 and evidence.window is None
 
 
-def test_a_script_that_fails_tells_its_own_error(launch) -> None:  # type: ignore[no-untyped-def]
+def test_a_script_that_fails_reports_its_own_error(launch) -> None:  # type: ignore[no-untyped-def]
     script = LOOP + "    losses.append(loss.item())\n    if len(losses) == 9: raise OSError('mine')\n"
     run, _ = launch("losses = []\n" + script, steps=40)
     assert isinstance(run.ending, Crashed)

@@ -1,4 +1,4 @@
-"""Where the training thread is: sampled lines, by phase, with what was waited for."""
+"""Samples of the training thread's lines, by phase, with waits."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _asleep_share(seen: list[SampledLine]) -> float:
     return sum(it.asleep_seconds for it in seen) / sum(it.seconds for it in seen)
 
 
-def test_a_samplers_lines_are_told_from_the_data_sets(launch: Any, line_of: Callable[[str], int]) -> None:
+def test_a_samplers_lines_are_distinguished_from_the_data_sets(launch: Any, line_of: Callable[[str], int]) -> None:
     script = """
     import time
 
@@ -117,7 +117,7 @@ def test_what_follows_no_evaluation_is_the_steps_own(launch: Any, line_of: Calla
     assert {it.called for it in seen} == {""}
 
 
-def test_what_the_line_was_in_is_told(launch: Any, line_of: Callable[[str], int]) -> None:
+def test_what_the_line_was_in_is_reported(launch: Any, line_of: Callable[[str], int]) -> None:
     script = """
     words = [str(it % 97) for it in range(200_000)]
     table, text = open("/dev/null", "w", encoding="utf-8"), "\u00e9" * 1_000_000
@@ -133,7 +133,7 @@ def test_what_the_line_was_in_is_told(launch: Any, line_of: Callable[[str], int]
         for _ in range(12): huge * huge                                    # multiplied
     """
     _, evidence = launch(script, steps=20)
-    # Each of the four takes many times the interval between two samples, so that chance leaves none of them out.
+    # Each of the four takes many times the interval between two samples, so that none is missed by chance.
     met = {text: _most_met(evidence, line_of(text)) for text in ("# counted", "# written", "# sorted", "# multiplied")}
     assert met["# counted"] in ("", ".get")
     assert met["# written"] in (".write", ".flush")

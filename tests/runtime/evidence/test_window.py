@@ -1,4 +1,4 @@
-"""The profiler's window: complete or absent, readable, and never in the way of the script's own profiler."""
+"""The profiler's window: complete or absent, readable, and never in conflict with the script's own profiler."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_launch_with_too_few_steps_has_no_window(launch) -> None:  # type: ign
 
 
 @pytest.mark.slow
-def test_no_window_unless_asked_for(launch) -> None:  # type: ignore[no-untyped-def]
+def test_no_window_unless_requested(launch) -> None:  # type: ignore[no-untyped-def]
     _, evidence = launch(LOOP, steps=16)
     assert evidence.window is None
     assert evidence.observed_steps == 15
@@ -91,7 +91,7 @@ def test_a_script_that_profiles_itself_keeps_its_profiler(launch, begins: int) -
 
 
 @pytest.mark.slow
-def test_whoever_profiles_python_keeps_the_hook(launch) -> None:  # type: ignore[no-untyped-def]
+def test_another_profiler_keeps_the_hook(launch) -> None:  # type: ignore[no-untyped-def]
     script = (
         """
 import cProfile

@@ -111,7 +111,7 @@ def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
 
 @settings(max_examples=120)
 @given(st.data())
-def test_whatever_is_asked_the_result_parses_and_nothing_is_half_done(data: st.DataObject) -> None:
+def test_every_result_parses_and_nothing_is_half_done(data: st.DataObject) -> None:
     text = data.draw(sources())
     edits = data.draw(edits_of(text))
     result = apply_changes(text, [(it,) for it in edits])

@@ -77,7 +77,7 @@ def test_regions_cover_one_block_only() -> None:
     assert refusal("b()\na()\n", wrap("b()\na()\n", "a(", "b(")) == "shape"
 
 
-def test_what_is_inserted_beside_a_region_stays_outside() -> None:
+def test_what_is_inserted_next_to_a_region_stays_outside() -> None:
     source = "a()\nb()\n"
     new = edited(
         source,

@@ -172,7 +172,7 @@ def test_a_byte_order_mark_and_line_ends_stay(tmp_path: Path) -> None:
     assert written.count(b"\n") == written.count(b"\r\n")
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_what_is_not_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
     report = lint(tmp_path)
     assert [it.what for it in report.problems] == ["It is not a regular file."]
@@ -376,7 +376,7 @@ def test_a_notebook_as_text_parses_and_goes_back() -> None:
         (b'{"x": "torch", "y": ' + b"[" * 100_000, "JSON"),
     ],
 )
-def test_what_is_no_notebook(tmp_path: Path, content: bytes, said: str) -> None:
+def test_what_is_not_a_notebook(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "x.ipynb").write_bytes(content)
     (problem,) = lint(tmp_path).problems
     assert said in problem.what

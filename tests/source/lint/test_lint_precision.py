@@ -1,4 +1,4 @@
-"""The benchmark of precision: what is not looked at counts for nothing, and labels are held to their form."""
+"""The benchmark of precision: hits that were not read do not count, and labels have a fixed form."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_hit_is_labelled_once(tmp_path: Path) -> None:
         read_labels(file)
 
 
-def test_the_report_names_what_is_wrong_and_what_nobody_looked_at() -> None:
+def test_the_report_names_what_is_wrong_and_what_was_not_read() -> None:
     hits = [a_hit("HL201", it) for it in range(3)]
     labels = {hits[0].key: a_label(hits[0], "right"), hits[1].key: a_label(hits[1], "wrong")}
     text = report.judgements(hits, labels)

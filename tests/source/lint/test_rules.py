@@ -65,7 +65,7 @@ def test_code_and_name(rule: Rule) -> None:
     assert rule.title == rule.title.strip() and rule.title and not rule.title.endswith(".")
 
 
-def test_titles_are_told_apart() -> None:
+def test_titles_are_distinguished() -> None:
     titles = Counter(rule.title for rule in all_rules().values())
     assert not [title for title, count in titles.items() if count > 1]
 

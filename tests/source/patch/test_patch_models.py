@@ -93,7 +93,7 @@ def test_what_the_patch_writes_compiles_such_a_model() -> None:
     assert len(calls) == 1 and list(model.state_dict()) == names
 
 
-def test_models_of_both_kinds_cannot_be_told_apart() -> None:
+def test_models_of_both_kinds_cannot_be_distinguished() -> None:
     both = (ModelFacts(kind="Net", parameters=1), ModelFacts(kind="Sequential", parameters=1, forward_of_torch=True))
     facts = msgspec.structs.replace(FACTS, models=both)
     (change,) = find("compile").rewrite(facts, make_setting("compile", mode="default"))
@@ -236,7 +236,7 @@ def test_channels_last_on_model_and_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["model(x, y)", "model(*x)", "model(**x)", "model(images=x)"])
-def test_inputs_that_cannot_be_told_apart(tmp_path: Path, call: str) -> None:
+def test_inputs_that_cannot_be_distinguished(tmp_path: Path, call: str) -> None:
     source = f"model = Net()\noptimizer = AdamW(model.parameters())\n{LOOP.replace('model(x)', call)}"
     assert "cannot be determined" in left_out(tmp_path, source, "channels-last", IMAGES)
 
@@ -311,9 +311,9 @@ def test_levers_without_a_form_in_source_say_so(tmp_path: Path, lever: str) -> N
     assert left_out(tmp_path, "import torch\n", lever).endswith(".")
 
 
-def test_every_lever_says_what_it_wants(tmp_path: Path) -> None:
+def test_every_lever_says_what_it_needs(tmp_path: Path) -> None:
     values = {"num_workers": 2, "mode": "default", "threads": 1, "implementation": "fused", "precision": "high"}
-    values |= {"dtype": "bfloat16", "share": "all", "micro_batches": 2}
+    values |= {"dtype": "bfloat16", "share": "all", "micro_batches": 2, "every_steps": 50}
     for lever in all_levers().values():
         needed = {name: values[name] for name, it in lever.parameters.items() if it.required}
         changes = lever.rewrite(FACTS, make_setting(lever.name, **needed))  # type: ignore[arg-type]
@@ -322,7 +322,7 @@ def test_every_lever_says_what_it_wants(tmp_path: Path) -> None:
 
 
 def test_sites_in_several_files(tmp_path: Path) -> None:
-    """Model and loop in one file, loader in another, which has names of its own."""
+    """Model and loop in one file, loader in another, with names of its own."""
     main, data = tmp_path / "train.py", tmp_path / "data.py"
     data.write_text("import torch.utils.data as tud\n\ndef make():\n    return tud.DataLoader(ds)\n")
     main.write_text(f"import data\nloader = data.make()\noptimizer = AdamW(model.parameters())\n{LOOP}")

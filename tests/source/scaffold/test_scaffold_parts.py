@@ -1,4 +1,4 @@
-"""The parts of a script, looked at one by one: each knob does what its line says."""
+"""The parts of a script, one by one: each option does what its line says."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_without_scikit_learn_it_says_what_to_install(modules: Modules, monkeypa
         modules["image"].load_data(modules["image"].Options())
 
 
-def test_all_packages_are_learned_and_asked_for(modules: Modules) -> None:
+def test_all_packages_are_found_and_required(modules: Modules) -> None:
     module = modules["text"]
     for pieces in module.load_data(module.Options()):
         counts = torch.bincount(pieces.packages, minlength=len(module.PACKAGES))

@@ -1,4 +1,4 @@
-"""The scripts started as people start them: they learn, go on exactly where they were cut, and share work."""
+"""The scripts started as people start them: they learn, resume exactly where they were interrupted, and share work."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def same(one: object, other: object) -> bool:
     return one == other
 
 
-def test_same_sees_a_single_bit() -> None:
+def test_same_detects_a_single_bit() -> None:
     weights = {"a": [torch.ones(3)], "step": 4}
     assert same(weights, {"a": [torch.ones(3)], "step": 4})
     assert not same(weights, {"a": [torch.nextafter(torch.ones(3), torch.zeros(3))], "step": 4})
@@ -65,7 +65,7 @@ def test_the_other_tasks_train(train: Any, task: Task) -> None:
 
 
 def check_resume(train: Any, task: Task, folder: Path, *flags: str) -> None:
-    """Cut in the middle of an epoch, a run goes on with the very numbers of one that was not cut."""
+    """A run that was interrupted within an epoch resumes with the same numbers as an uninterrupted one."""
     flags = (*flags, "--log-every", "1", "--dropout", "0.1", "--workers", "0")
     whole = train(task, *flags, "--max-steps", "7", "--save-every", "3", "--checkpoint", "whole.pt")
     first = train(task, *flags, "--max-steps", "3", "--checkpoint", "cut.pt")
@@ -88,7 +88,7 @@ def test_every_task_resumes_exactly_in_each_precision(train: Any, task: Task, tm
 
 @pytest.mark.slow
 def test_resuming_over_the_end_of_an_epoch(train: Any, tmp_path: Path) -> None:
-    """1,438 samples are 5 steps of 256 an epoch; the third epoch is cut before its end."""
+    """1,438 samples are 5 steps of 256 per epoch; the third epoch is interrupted before its end."""
     flags = ["--batch-size", "256", "--epochs", "3", "--log-every", "1", "--save-every", "1"]
     whole = train("image", *flags, "--checkpoint", "whole.pt")
     parts: list[str] = []

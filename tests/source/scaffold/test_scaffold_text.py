@@ -1,4 +1,4 @@
-"""What the written files say: whole, plain, in good order, and the same for every task where tasks do not differ."""
+"""The text of the written files: complete, plain, well ordered, and the same wherever tasks do not differ."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_file_is_whole(task: Task) -> None:
         assert text.endswith("\n") and not text.endswith("\n\n"), name
 
 
-def test_the_script_stands_alone(task: Task) -> None:
+def test_the_script_is_self_contained(task: Task) -> None:
     tree = ast.parse(compose(task)["train.py"])
     roots = set()
     for node in ast.walk(tree):
@@ -51,7 +51,7 @@ def definitions(task: Task) -> dict[str, str]:
 def test_what_tasks_share_is_the_same_in_all() -> None:
     image, text, lm = (definitions(it) for it in TASKS)
     differ = {name for name in image if name in text and not image[name] == text[name] == lm[name]}
-    # Their own knobs and data; the layout and the search for convolutions, which only pictures have.
+    # Their own options and data; the layout and the search for convolutions, which only pictures have.
     assert differ == {"Options", "Block", "load_data", "build_model", "Trainer", "main"}
     assert text["Trainer"] == lm["Trainer"] and text["main"] == lm["main"]
     assert image["main"].replace("    torch.backends.cudnn.benchmark = True\n", "") == lm["main"]

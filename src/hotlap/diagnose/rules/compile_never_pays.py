@@ -211,7 +211,7 @@ def _tried(gain: float, seconds: float, batches: int) -> Profile:
     speed = SpeedComparison(
         speedup=speedup,
         verdict="faster",
-        sets=5,
+        replicates=5,
         rounds=15,
         confidence=0.95,
         noise_floor=0.01,

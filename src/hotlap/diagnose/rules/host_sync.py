@@ -82,7 +82,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     waits = [it for it in profile.evidence.syncs if it.on_device and it.phase != "outside"]
     waited = sum(it.seconds for it in waits)
     for sync in waits:
-        if sync.phase == "optimizer" or not is_unguarded(profile, sync.steps) or _is_told_elsewhere(profile, sync):
+        if sync.phase == "optimizer" or not is_unguarded(profile, sync.steps) or _is_reported_elsewhere(profile, sync):
             continue
         bound = observed_share(profile, sync.seconds)
         share = at_most(bound) if idle is None else _its_part(idle, sync.seconds / waited if waited else 0.0, bound)
@@ -99,7 +99,7 @@ def _its_part(idle: Estimate, part: float, bound: float) -> Estimate:
     return between(min(own.value, bound), min(own.low, bound), bound)
 
 
-def _is_told_elsewhere(profile: Profile, sync: HostSync) -> bool:
+def _is_reported_elsewhere(profile: Profile, sync: HostSync) -> bool:
     """Copies of batches, and of tensors that are created on the host, have their own rules."""
     if sync.kind != "copy-to-device" or sync.site is None:
         return False

@@ -95,7 +95,7 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
     named = max(reporting_share(profile).value, reporting_lines_share(profile))
     logging = (f"printing and logging, {percent(named)} of it, are not counted",) if named >= _WORTH_A_WORD else ()
     sampled = python_share(profile)
-    share = _beside_operators(profile, host, operators, elsewhere, named)
+    share = _outside_operators(profile, host, operators, elsewhere, named)
     title = f"In {percent(share.value)} of the step no operator of torch runs, and training waits for nothing."
     # Tracing makes small operators many times as long, so that they leave too little of the step, or nothing.
     by_samples = host.step_nanoseconds / 1e9 / window.steps > _DISTORTED * wall and sampled.value > share.value
@@ -118,7 +118,7 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
         )
 
 
-def _beside_operators(profile: Profile, host: HostTime, operators: float, elsewhere: float, named: float) -> Estimate:
+def _outside_operators(profile: Profile, host: HostTime, operators: float, elsewhere: float, named: float) -> Estimate:
     """Return the rest of an unmodified step besides traced operators and other known time.
 
     That is time spent ``elsewhere`` (seconds per step) or ``named`` by other rules (a share).

@@ -136,7 +136,7 @@ def _tried(value: float, half: float, *, agrees: bool = True) -> tuple[Outcome, 
     speed = SpeedComparison(
         speedup=Estimate(value=value, low=value - half, high=value + half, unit="x"),
         verdict=verdict,
-        sets=3,
+        replicates=3,
         rounds=15,
         confidence=0.95,
         noise_floor=0.01,

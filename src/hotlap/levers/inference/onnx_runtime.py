@@ -29,12 +29,11 @@ ONNX Runtime executes must contain quantized operators if int8 was requested.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotlap.levers.api import Parameter, Work
-from hotlap.levers.support.engines import Calls, Engine, Named, completed, obstacle_of, take_over
+from hotlap.levers.support.engines import Calls, Engine, completed, obstacle_of, take_over
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import (
     PEAK_BYTES,
@@ -113,8 +112,9 @@ def engine(setting: Setting) -> Engine:
         name="ONNX Runtime",
         package="onnxruntime",
         build=functools.partial(_build, str(values["precision"]), bool(values.get("per_channel"))),
-        load=_load,
+        loader="onnx_runtime",
         inspect=_inspect,
+        setting=setting,
         precision=str(values["precision"]),
     )
 
@@ -140,12 +140,6 @@ def _build(precision: str, per_channel: bool, calls: Calls, folder: Path) -> int
         quantize_dynamic(model, folder / _FILE, weight_type=QuantType.QInt8, per_channel=per_channel)
         (folder / f"{_FILE}.data").unlink(missing_ok=True)
     return 0
-
-
-def _load(folder: Path, threads: int) -> Callable[..., Named]:
-    from hotlap.levers.support.loaders import onnx_runtime
-
-    return onnx_runtime.load(folder, threads)
 
 
 def _inspect(report: EngineReport, folder: Path) -> EngineReport:

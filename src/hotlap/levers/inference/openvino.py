@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +40,6 @@ from hotlap.levers.support.engines import (
     FEWEST_CALIBRATION_INPUTS,
     Calls,
     Engine,
-    Named,
     completed,
     obstacle_of,
     take_over,
@@ -114,8 +112,9 @@ def engine(setting: Setting) -> Engine:
         name="OpenVINO",
         package="openvino",
         build=functools.partial(_build, precision),
-        load=_load,
+        loader="openvino_ir",
         inspect=_inspect,
+        setting=setting,
         precision=precision,
         contract={"hint": "bf16" if precision == "bfloat16" else "f32"},
     )
@@ -148,12 +147,6 @@ def _build(precision: str, calls: Calls, folder: Path) -> int:
 def _is_transformer(calls: Calls) -> bool:
     kinds = Counter(type(it).__name__ for it in calls.model.modules())
     return kinds["LayerNorm"] >= 2 and any("Attention" in it for it in kinds)
-
-
-def _load(folder: Path, threads: int) -> Callable[..., Named]:
-    from hotlap.levers.support.loaders import openvino_ir
-
-    return openvino_ir.load(folder, threads)
 
 
 def _inspect(report: EngineReport, folder: Path) -> EngineReport:

@@ -25,12 +25,11 @@ no longer develops TorchScript.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work
-from hotlap.levers.support.engines import Calls, Engine, Named, completed, take_over
+from hotlap.levers.support.engines import Calls, Engine, completed, take_over
 from hotlap.levers.support.situations import make_setting, models_with, without_model
 from hotlap.records import EngineReport, NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
 
@@ -77,7 +76,15 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
 def engine(setting: Setting) -> Engine:
     """Return how its files are written, loaded and inspected."""
-    return Engine(name="TorchScript", package="torch", build=_build, load=_load, inspect=_inspect, takes_numpy=False)
+    return Engine(
+        name="TorchScript",
+        package="torch",
+        build=_build,
+        loader="torchscript",
+        inspect=_inspect,
+        setting=setting,
+        takes_numpy=False,
+    )
 
 
 def _build(calls: Calls, folder: Path) -> int:
@@ -86,12 +93,6 @@ def _build(calls: Calls, folder: Path) -> int:
         recorded = jit.trace(calls.as_module().eval(), calls.example_tensors(), check_trace=False, strict=False)
     jit.freeze(recorded).save(str(folder / _FILE))
     return 0
-
-
-def _load(folder: Path, threads: int) -> Callable[..., Named]:
-    from hotlap.levers.support.loaders import torchscript
-
-    return torchscript.load(folder)
 
 
 def _inspect(report: EngineReport, folder: Path) -> EngineReport:

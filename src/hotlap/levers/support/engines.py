@@ -6,9 +6,12 @@ from there by the file of :mod:`hotlap.levers.support.loaders` that is deployed 
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import inspect
 import itertools
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -24,14 +27,18 @@ import msgspec
 
 from hotlap.levers.support.situations import device_kind, without_model
 from hotlap.levers.support.structures import named_tensors, rebuilt
-from hotlap.records import EngineReport, OperatorShare, Situation, Skipped
+from hotlap.records import BUILT_ENGINES, EngineReport, OperatorShare, Setting, Situation, Skipped
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 Named: TypeAlias = dict[str, Any]
-Load: TypeAlias = Callable[[Path, int], Callable[..., Named]]
+
+CONTRACT, LOADER, REQUIREMENTS = "contract.json", "load.py", "requirements.txt"
+"""The files of a deployed model besides the engine's own."""
+
+_BUILT = "built.json"
 
 MOST_CALIBRATION_INPUTS = 64
 FEWEST_CALIBRATION_INPUTS = 4
@@ -41,17 +48,19 @@ FEWEST_CALIBRATION_INPUTS = 4
 class Engine:
     """How a lever's engine writes its files into a folder, loads them, and describes its model.
 
-    ``build`` gets the calls and the folder and returns how many of the first inputs it calibrated with. ``inspect``
-    gets the report so far and the folder, and returns it completed; it is called only if outputs are compared.
+    ``build`` gets the calls and the folder and returns how many of the first inputs it calibrated with. ``loader`` is
+    the file of :mod:`hotlap.levers.support.loaders`. ``inspect`` gets the report so far and the folder, and returns it
+    completed; it is called only if outputs are compared.
     """
 
     name: str
     package: str
     build: Callable[[Calls, Path], int]
-    load: Load
+    loader: str
     inspect: Callable[[EngineReport, Path], EngineReport]
     takes_numpy: bool = True
     precision: str = "float32"
+    setting: Setting | None = None
     contract: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -74,7 +83,7 @@ class Calls:
         args, kwargs = inputs[self.example]
         with torch.no_grad():
             self._output = model(*args, **kwargs)
-        self.outputs = {_identifier(name): tensor for name, tensor in named_tensors(self._output)}
+        self.outputs = {identifier(name): tensor for name, tensor in named_tensors(self._output)}
 
     def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Named:
         """The tensors of a call by name, in the order in which the exported model takes them."""
@@ -166,31 +175,117 @@ def take_over(hooks: Hooks, engine: Engine) -> None:
     torch = hooks.torch
 
     def make(model: Any, inputs: Sequence[Arguments]) -> Callable[..., Any]:
-        began = time.perf_counter()
-        folder = Path(tempfile.mkdtemp(prefix="hotlap-engine-"))
-        hooks.before_exit.append(lambda: shutil.rmtree(folder, ignore_errors=True))
         calls = Calls(torch, model, inputs)
-        calibrated = build(engine, calls, folder)
-        run = engine.load(folder, torch.get_num_threads())
+        if hooks.artefact is not None:
+            built = _build_into(hooks.artefact, engine, calls)
+        elif BUILT_ENGINES in os.environ:
+            built = _built_once(Path(os.environ[BUILT_ENGINES]), engine, calls)
+        else:
+            built = _build_into(_temporary_folder(hooks), engine, calls)
+        began = time.perf_counter()
+        run = load(engine, built.folder, torch.get_num_threads())
         report = EngineReport(
             engine=engine.name,
             version=version_of(engine.package),
             precision=engine.precision,
-            calibrated_inputs=calibrated,
-            load_seconds=time.perf_counter() - began,
-            size_bytes=sum(it.stat().st_size for it in folder.rglob("*") if it.is_file()),
+            calibrated_inputs=built.calibrated,
+            load_seconds=built.seconds + time.perf_counter() - began,
+            build_seconds=built.seconds,
+            size_bytes=sum(it.stat().st_size for it in built.folder.rglob("*") if it.is_file()),
         )
-        hooks.found["engine"] = engine.inspect(report, folder) if hooks.looks_into_engine else report
-        return _of_numpy(calls, run) if engine.takes_numpy else _of_tensors(calls, run)
+        hooks.found["engine"] = engine.inspect(report, built.folder) if hooks.looks_into_engine else report
+        return called_by_tensors(calls, run, takes_numpy=engine.takes_numpy)
 
     hooks.takes_over.append(make)
 
 
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """An engine's files, with how many inputs calibrated them, and how long it took to write them."""
+
+    folder: Path
+    calibrated: int
+    seconds: float
+
+
+def _build_into(folder: Path, engine: Engine, calls: Calls) -> _Built:
+    began = time.perf_counter()
+    calibrated = build(engine, calls, folder)
+    return _Built(folder, calibrated, time.perf_counter() - began)
+
+
+def _built_once(parent: Path, engine: Engine, calls: Calls) -> _Built:
+    """What an earlier launch of the study built of the same model and inputs, or else what this one does."""
+    kept = parent / _digest(engine, calls)
+    if not (kept / _BUILT).is_file():
+        making = Path(tempfile.mkdtemp(dir=parent))
+        built = _build_into(making, engine, calls)
+        (making / _BUILT).write_text(json.dumps({"calibrated": built.calibrated, "seconds": built.seconds}))
+        try:
+            making.rename(kept)
+        except OSError:  # another launch was faster, and its files are the same
+            shutil.rmtree(making, ignore_errors=True)
+    found = json.loads((kept / _BUILT).read_text())
+    return _Built(kept, int(found["calibrated"]), float(found["seconds"]))
+
+
+def _digest(engine: Engine, calls: Calls) -> str:
+    """Of the setting, and of every weight and input: a different model or calibration gives different files."""
+    found = hashlib.sha256(f"{engine.package} {engine.setting}".encode())
+    rows = [calls.named(*it) for it in calls.inputs]
+    for name, tensor in (*calls.model.state_dict().items(), *(it for row in rows for it in row.items())):
+        found.update(f"{name} {getattr(tensor, 'dtype', '')} {getattr(tensor, 'shape', '')}".encode())
+        if isinstance(tensor, calls.torch.Tensor):
+            held = tensor.detach().cpu().contiguous().reshape(-1)
+            found.update(held.view(calls.torch.uint8).numpy().tobytes())
+    return found.hexdigest()
+
+
+def _temporary_folder(hooks: Hooks) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="hotlap-engine-"))
+    hooks.before_exit.append(lambda: shutil.rmtree(folder, ignore_errors=True))
+    return folder
+
+
 def build(engine: Engine, calls: Calls, folder: Path) -> int:
-    """Write the engine's files and the contract into the folder; how many inputs it was calibrated with."""
-    contract = calls.contract(precision=engine.precision, **engine.contract)
-    (folder / "contract.json").write_text(json.dumps(contract, indent=2))
+    """Write the engine's files, contract, loader and requirements into the folder; how many inputs it was calibrated
+    with."""
+    arrays = "numpy" if engine.takes_numpy else "torch"
+    precision = {"precision": engine.precision} if engine.precision else {}
+    contract = calls.contract(arrays=arrays, threads=0, **precision, **engine.contract)
+    (folder / CONTRACT).write_text(json.dumps(contract, indent=2))
+    shutil.copyfile(str(_loader(engine).__file__), folder / LOADER)
+    packages = (engine.package, *(("numpy",) if engine.takes_numpy and engine.package != "numpy" else ()))
+    (folder / REQUIREMENTS).write_text("".join(map(_requirement, packages)))
     return engine.build(calls, folder)
+
+
+def load(engine: Engine, folder: Path, threads: int) -> Callable[..., Named]:
+    """Load what :func:`build` wrote, by the file that is deployed with it."""
+    run: Callable[..., Named] = _loader(engine).load(folder, threads)
+    return run
+
+
+def _loader(engine: Engine) -> ModuleType:
+    return importlib.import_module(f"hotlap.levers.support.loaders.{engine.loader}")
+
+
+def _requirement(package: str) -> str:
+    """Return the exact version; a local one, such as torch's ``+cpu``, is in a comment, since no index may have it."""
+    version = version_of(package)
+    public, _, local = version.partition("+")
+    return f"{package}=={public}" + (f"  # {version} was used" if local else "") + "\n"
+
+
+def contract_of(folder: Path) -> dict[str, Any]:
+    """Read the contract of a deployed model."""
+    contract: dict[str, Any] = json.loads((folder / CONTRACT).read_text())
+    return contract
+
+
+def called_by_tensors(calls: Calls, run: Callable[..., Named], *, takes_numpy: bool) -> Callable[..., Any]:
+    """Return a function with the arguments and the output of the model itself."""
+    return _of_numpy(calls, run) if takes_numpy else _of_tensors(calls, run)
 
 
 def _of_numpy(calls: Calls, run: Callable[..., Named]) -> Callable[..., Any]:
@@ -269,11 +364,11 @@ def _positional(model: Any) -> Iterator[str]:
 
 def _name_into(found: Named, name: str, value: Any) -> None:
     for where, tensor in named_tensors(value, name):
-        found[_identifier(where)] = tensor
+        found[identifier(where)] = tensor
 
 
-def _identifier(name: str) -> str:
-    """A name that every engine takes: ``output_hidden_0`` for ``output["hidden"][0]``."""
+def identifier(name: str) -> str:
+    """Return a name that every engine takes: ``output_hidden_0`` for ``output["hidden"][0]``."""
     return re.sub(r"\W+", "_", name).strip("_")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from hotlap.measure.levels import geometric
-from hotlap.records import Estimate, MetricComparison, MetricVerdict, Run, TurnSet
+from hotlap.records import Estimate, MetricComparison, MetricVerdict, Replicate, Run
 
 _OWN_FILES = frozenset({"api"})
 
@@ -43,14 +43,14 @@ def all_metrics() -> Mapping[str, Metric]:
 
 
 def compare_metrics(
-    sets: Sequence[TurnSet], *, confidence: float, arms: tuple[int, int, int] = (0, 1, 2)
+    replicates: Sequence[Replicate], *, confidence: float, arms: tuple[int, int, int] = (0, 1, 2)
 ) -> tuple[MetricComparison, ...]:
     """Compare the arm ``arms[2]`` with ``arms[0]`` by every metric; ``arms[1]`` is the baseline's repeat.
 
     Metrics that are unknown for a launch are left out, and there are none with fewer than two replicates. If the
     repeat differs from the baseline by more than the smallest change, no difference is claimed.
     """
-    found = (_compared(metric, sets, confidence, arms) for metric in all_metrics().values())
+    found = (_compared(metric, replicates, confidence, arms) for metric in all_metrics().values())
     return tuple(it for it in found if it is not None)
 
 
@@ -60,9 +60,9 @@ def _metric(name: str) -> Metric:
 
 
 def _compared(
-    metric: Metric, sets: Sequence[TurnSet], confidence: float, arms: tuple[int, int, int]
+    metric: Metric, replicates: Sequence[Replicate], confidence: float, arms: tuple[int, int, int]
 ) -> MetricComparison | None:
-    rows = [[metric.of_run(it.runs[arm]) for arm in arms] for it in sets]
+    rows = [[metric.of_run(it.runs[arm]) for arm in arms] for it in replicates]
     if len(rows) < 2 or not all(all(row) for row in rows):
         return None
     baseline, repeat, candidate = ([math.log(row[arm]) for row in rows] for arm in range(3))
@@ -76,7 +76,7 @@ def _compared(
         ratio=ratio,
         verdict=_verdict(ratio, delta) if _reaches_into(own, delta) else "inconclusive",
         smallest_change=delta,
-        sets=len(rows),
+        replicates=len(rows),
         confidence=confidence,
     )
 

@@ -62,14 +62,14 @@ def judge(evidence: ParityEvidence) -> Parity:
     return Parity(verdict=verdict, proof=evidence.proof, steps=steps, gates=gates, text=text)
 
 
-def judge_exact(sets: Sequence[Sequence[Run]]) -> Parity:
+def judge_exact(replicates: Sequence[Sequence[Run]]) -> Parity:
     """Judge an exact lever by replicates of three runs: the baseline, its repeat and the candidate.
 
     The baseline's own difference is taken over all replicates; the least favourable replicate decides. Raises
     :class:`ValueError` without a replicate.
     """
-    baselines = [run for it in sets for run in it[:2]]
-    noisy = noise_explains(baselines, [it[2] for it in sets])
+    baselines = [run for it in replicates for run in it[:2]]
+    noisy = noise_explains(baselines, [it[2] for it in replicates])
     verdicts = [
         judge(
             ParityEvidence(
@@ -81,7 +81,7 @@ def judge_exact(sets: Sequence[Sequence[Run]]) -> Parity:
                 noisy=noisy,
             )
         )
-        for baseline, again, candidate in sets
+        for baseline, again, candidate in replicates
     ]
     return max(verdicts, key=lambda it: _SEVERITY[it.verdict])
 

@@ -13,7 +13,7 @@ from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.trials import Arm, Trials
-from hotlap.procedures.batch.timing import SETS, SizeTimer
+from hotlap.procedures.batch.timing import REPLICATES, SizeTimer
 from hotlap.records import BatchRate, Machine, ReplayBatch
 
 SCALES = (0.5, 2.0, 4.0)
@@ -42,7 +42,7 @@ def measure_batch_sizes(
     for scale in scales:
         reason = _obstacle(timer, scale, rates, observation, machine)
         rates.append(timer.failed(scale, reason) if reason else timer.timed(scale))
-    if timer.sets:
+    if timer.replicates:
         rates.append(timer.own())
         timer.judge()
     return tuple(sorted(rates, key=lambda it: it.scale))
@@ -60,5 +60,5 @@ def _obstacle(
     both = (1 + scale) * observation.run.host_peak_bytes
     if observation.facts.device.startswith("cpu") and both > _MEMORY_SHARE * machine.memory_bytes > 0:
         return "Not tried: next to the unmodified script, it might not fit into memory."
-    cost = timer.trials.costs.of_set([plans_of.EMPTY] * 2, FEWEST_ROUNDS)
-    return "" if timer.trials.fits(SETS * max(1.0, scale) * cost) else "Not tried: the budget is too small."
+    cost = timer.trials.costs.of_replicate([plans_of.EMPTY] * 2, FEWEST_ROUNDS)
+    return "" if timer.trials.fits(REPLICATES * max(1.0, scale) * cost) else "Not tried: the budget is too small."

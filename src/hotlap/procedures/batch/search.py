@@ -23,7 +23,7 @@ from hotlap.measure.trend import settled_growth
 from hotlap.procedures.batch import knee
 from hotlap.procedures.batch.changing import WAY_OUT, Changer, changer_of
 from hotlap.procedures.batch.model_alone import measure_batch_sizes
-from hotlap.procedures.batch.timing import SETS, SizeTimer, is_scaled, samples_of
+from hotlap.procedures.batch.timing import REPLICATES, SizeTimer, is_scaled, samples_of
 from hotlap.records import (
     BatchRate,
     BatchSearch,
@@ -71,10 +71,10 @@ def search_batch(
     """
     check(options, all_levers())
     trials, draft = opened(workload, options, executor, on_progress, journal, clock, kind="batch")
-    return guarded(draft, lambda: _look(trials, draft), lambda: draft.close("interrupted"))
+    return guarded(draft, lambda: _search(trials, draft), lambda: draft.close("interrupted"))
 
 
-def _look(trials: Trials, draft: StudyDraft) -> None:
+def _search(trials: Trials, draft: StudyDraft) -> None:
     machine, observation = begin(trials, draft, on_free_cores=True)
     choices = trials.options.batch
     changer = changer_of(trials.workload, observation.facts, observation.account.samples_per_step, choices.flag)
@@ -122,7 +122,7 @@ class _Search:
     @property
     def rates(self) -> tuple[BatchRate, ...]:
         """All sizes so far, including the script's own, in ascending order."""
-        own = [_sized(self._timer.own(), self._changer.own)] if self._timer.sets else []
+        own = [_sized(self._timer.own(), self._changer.own)] if self._timer.replicates else []
         return tuple(sorted([*self._others, *own], key=lambda it: it.batch_size))
 
     def run(self) -> None:
@@ -175,8 +175,8 @@ class _Search:
         return ""
 
     def _spent(self, size: int) -> bool:
-        cost = self._trials.costs.of_set([plans_of.EMPTY] * 2, FEWEST_ROUNDS)
-        return not self._trials.fits((SETS + 1) * max(1.0, size / self._changer.own) * cost)
+        cost = self._trials.costs.of_replicate([plans_of.EMPTY] * 2, FEWEST_ROUNDS)
+        return not self._trials.fits((REPLICATES + 1) * max(1.0, size / self._changer.own) * cost)
 
     def _measure(self, size: int) -> BatchRate:
         scale = size / self._changer.own
@@ -192,7 +192,7 @@ class _Search:
     def _probed(self, size: int) -> BatchRate | None:
         """Why the size does not work, from one launch by itself; None if it works."""
         scale = size / self._changer.own
-        self._draft.tell("trial", f"Does a batch of {size} fit?")
+        self._draft.report("trial", f"Does a batch of {size} fit?")
         arm = self._arm(size)
         assignment = self._trials.assignment()
         headroom = self._found.headroom
@@ -241,7 +241,7 @@ class _Search:
 
     def _timed(self, size: int) -> BatchRate:
         rate = self._timer.timed(size / self._changer.own)
-        self._launches += 2 * SETS
+        self._launches += 2 * REPLICATES
         return rate
 
     def _arm(self, size: int) -> Arm:

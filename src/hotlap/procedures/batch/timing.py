@@ -14,9 +14,9 @@ from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.measure.levels import geometric
 from hotlap.measure.speed import HEADLINE_CONFIDENCE
-from hotlap.records import BatchRate, OutOfMemory, Run, Stage, Stopped, TurnSet
+from hotlap.records import BatchRate, OutOfMemory, Replicate, Run, Stage, Stopped
 
-SETS = 3
+REPLICATES = 3
 """Replicates per size."""
 
 _OWN, _OTHER = 0, 1
@@ -34,14 +34,14 @@ class SizeTimer:
     arms: Callable[[float], tuple[Arm, Arm]]
     what: str
     stage: Stage = "trial"
-    sets: list[TurnSet] = field(default_factory=list)
+    replicates: list[Replicate] = field(default_factory=list)
 
     def timed(self, scale: float) -> BatchRate:
         """The samples per second at this size, or ``error`` if it did not work."""
         design = Design(
             arms=self.arms(scale),
             purpose=f"batch size {scale:g}",
-            looks=(SETS,),
+            analyses=(REPLICATES,),
             rounds=FEWEST_ROUNDS,
             accept=lambda turns: _of_the_size(turns, scale),
             measured="batch-sizes",
@@ -53,16 +53,16 @@ class SizeTimer:
         if found.failure is not None:
             memory = isinstance(found.failure.ending, OutOfMemory)
             return self.failed(scale, found.failure.reason, out_of_memory=memory)
-        sets = found.sets
-        self.sets += sets
-        ratios = [_log(it, _OWN) - _log(it, _OTHER) for it in sets]
+        replicates = found.replicates
+        self.replicates += replicates
+        ratios = [_log(it, _OWN) - _log(it, _OTHER) for it in replicates]
         return BatchRate(
             scale=scale,
             samples_per_step=scale * self.samples,
-            seconds_per_sample=math.exp(fmean(_log(it, _OTHER) for it in sets)),
+            seconds_per_sample=math.exp(fmean(_log(it, _OTHER) for it in replicates)),
             speedup=geometric(ratios, "x", HEADLINE_CONFIDENCE),
             confidence=HEADLINE_CONFIDENCE,
-            peak_bytes=max(peak_bytes(it.runs[_OTHER]) for it in sets),
+            peak_bytes=max(peak_bytes(it.runs[_OTHER]) for it in replicates),
         )
 
     def own(self) -> BatchRate:
@@ -70,8 +70,8 @@ class SizeTimer:
         return BatchRate(
             scale=1.0,
             samples_per_step=self.samples,
-            seconds_per_sample=math.exp(fmean(_log(it, _OWN) for it in self.sets)),
-            peak_bytes=max(peak_bytes(it.runs[_OWN]) for it in self.sets),
+            seconds_per_sample=math.exp(fmean(_log(it, _OWN) for it in self.replicates)),
+            peak_bytes=max(peak_bytes(it.runs[_OWN]) for it in self.replicates),
         )
 
     def failed(self, scale: float, reason: str, *, out_of_memory: bool = False) -> BatchRate:
@@ -80,7 +80,7 @@ class SizeTimer:
 
     def judge(self) -> None:
         """Note whether other processes disturbed the timing."""
-        self.draft.judge("batch-sizes", [run for turns in self.sets for run in turns.runs])
+        self.draft.judge("batch-sizes", [run for turns in self.replicates for run in turns.runs])
 
 
 def samples_of(run: Run) -> float:
@@ -93,7 +93,7 @@ def is_scaled(own: float, other: float, scale: float) -> bool:
     return abs(other / (scale * own) - 1) <= _ALIKE
 
 
-def _of_the_size(turns: TurnSet, scale: float) -> Failure | None:
+def _of_the_size(turns: Replicate, scale: float) -> Failure | None:
     """A failure if the other arm's batches do not have the requested size."""
     own, other = (samples_of(turns.runs[arm]) for arm in (_OWN, _OTHER))
     if is_scaled(own, other, scale):
@@ -101,5 +101,5 @@ def _of_the_size(turns: TurnSet, scale: float) -> Failure | None:
     return Failure(_OTHER, Stopped(), "Its batches cannot be enlarged or reduced.")
 
 
-def _log(turns: TurnSet, arm: int) -> float:
+def _log(turns: Replicate, arm: int) -> float:
     return fmean(map(math.log, turns.rounds[arm]))

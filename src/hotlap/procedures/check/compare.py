@@ -1,4 +1,4 @@
-"""The trials of a check: observe, time both sides in the same replicates until a look decides, compare losses."""
+"""The trials of a check: observe, time both sides in the same replicates until an analysis decides, compare losses."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.machine.label import machine_label
 from hotlap.measure import speed
-from hotlap.procedures.check.numbers import TwoScripts, without_blame
+from hotlap.procedures.check.numbers import TwoScripts, unless_noisy
 from hotlap.procedures.check.phases import phase_shifts
-from hotlap.procedures.check.rule import is_decided, limit_of, look_at
+from hotlap.procedures.check.rule import analyse, is_decided, limit_of
 from hotlap.procedures.check.wording import numbers_text, over_budget_text, overall, speed_text
 from hotlap.records import (
     Against,
@@ -38,11 +38,11 @@ from hotlap.records import (
     NumbersCheck,
     Parity,
     QualityVerdict,
+    Replicate,
     Sides,
     Situation,
     SpeedCheck,
     TimedOut,
-    TurnSet,
     Workload,
 )
 from hotlap.redact import redacted
@@ -70,9 +70,9 @@ def check(
     """Compare the present side with the other one on this machine.
 
     ``options.delta`` is the smallest slowdown that counts. With a journal the check is stored as a study, for ``hotlap
-    history``. A present script that fails is an answer. A budget too small for the first look and a launch that timed
-    out are *inconclusive*. Raises :class:`HotlapError` if the other side fails by itself, and :class:`UsageError` for
-    invalid options.
+    history``. A present script that fails is an answer. A budget too small for the first analysis and a launch that
+    timed out are *inconclusive*. Raises :class:`HotlapError` if the other side fails by itself, and :class:`UsageError`
+    for invalid options.
     """
     known = all_levers() if levers is None else levers
     check_options(options, known)
@@ -109,7 +109,7 @@ class _Checker:
         self._draft = draft
         self._levers = levers
         self._speed_only = speed_only
-        self._sets: Sequence[TurnSet] = ()
+        self._replicates: Sequence[Replicate] = ()
         self._cost: CheckCost | None = None
         self._ended_soon = False
 
@@ -125,7 +125,7 @@ class _Checker:
             return self._answer(machine, self._over_budget(), None)
         found = self._time()
         self._trials.reserve_seconds = 0.0
-        comparable = bool(self._sets) or (self._ended_soon and self._against.kind == "revision")
+        comparable = bool(self._replicates) or (self._ended_soon and self._against.kind == "revision")
         numbers = self._numbers(proof) if proof is not None and comparable else None
         return self._answer(machine, found, numbers)
 
@@ -187,8 +187,8 @@ class _Checker:
     # -- budget --------------------------------------------------------------------------------
 
     def _can_pay(self, proof_seconds: float) -> bool:
-        """Report the cost of the check, and reserve the seconds of its proof; False if the first look does not fit."""
-        trials, first, last = self._trials, speed.LOOKS[0].sets, speed.LOOKS[-1].sets
+        """Report the cost of the check, and reserve the seconds of its proof; False if the budget is too small."""
+        trials, first, last = self._trials, speed.ANALYSES[0].replicates, speed.ANALYSES[-1].replicates
         trials.reserve_seconds = proof_seconds
         trials.choose_rounds(1)
         if not trials.fits(first * self._set_seconds):
@@ -197,15 +197,15 @@ class _Checker:
         self._cost = cost = CheckCost(
             least_seconds=before + first * self._set_seconds, most_seconds=before + last * self._set_seconds
         )
-        self._draft.tell(
+        self._draft.report(
             "trial",
-            f"A first look is due after {cost.least_seconds:.0f} s, the last after {cost.most_seconds:.0f} s",
-            sets_planned=first,
+            f"The first analysis is due after {cost.least_seconds:.0f} s, the last after {cost.most_seconds:.0f} s",
+            replicates_planned=first,
         )
         budget = trials.options.budget_seconds
         if budget is not None and cost.least_seconds <= budget < cost.most_seconds:
             self._draft.warn(
-                f"The budget of {budget:.0f} s may end before the last look: all {last} replicates take about "
+                f"The budget of {budget:.0f} s may end before the last analysis: all {last} replicates take about "
                 f"{cost.most_seconds:.0f} s."
             )
         return trials.fits(first * self._set_seconds)
@@ -222,7 +222,7 @@ class _Checker:
     @property
     def _set_seconds(self) -> float:
         plans = [self._sides.before_plan, self._sides.before_plan, self._sides.now_plan]
-        return self._trials.costs.of_set(plans, self._trials.rounds)
+        return self._trials.costs.of_replicate(plans, self._trials.rounds)
 
     # -- speed ---------------------------------------------------------------------------------
 
@@ -231,19 +231,19 @@ class _Checker:
         return limit_of(self._trials.options.delta)
 
     def _time(self) -> SpeedCheck:
-        """Take replicates until a look decides, the last look is done, or the budget ends."""
+        """Take replicates until an analysis decides, the last is done, or the budget ends."""
         delta, recorded, sides = self._trials.options.delta, self._against.recorded, self._sides
         before, now = Arm(sides.before_plan), Arm(sides.now_plan, workload=sides.now)
         design = Design(
             arms=(before, before, now), purpose="check", measured="speed", repeats_time_outs=True, adapts_rounds=True
         )
-        taken = replicate(self._trials, self._draft, design, lambda sets: is_decided(sets, recorded, delta))
+        taken = replicate(self._trials, self._draft, design, lambda replicates: is_decided(replicates, recorded, delta))
         if taken.failure is not None:
             return self._failed(taken.failure, again=taken.timed_out_again)
-        self._sets = taken.sets
-        verdict, judged, at_least, found = look_at(self._sets, recorded, delta)
-        self._draft.judge("speed", [run for it in self._sets for run in it.runs])
-        phases, busy = phase_shifts(self._sets), self._disturbance_of("speed")
+        self._replicates = taken.replicates
+        verdict, judged, at_least, found = analyse(self._replicates, recorded, delta)
+        self._draft.judge("speed", [run for it in self._replicates for run in it.runs])
+        phases, busy = phase_shifts(self._replicates), self._disturbance_of("speed")
         return SpeedCheck(
             verdict=verdict,
             text=speed_text(
@@ -294,12 +294,12 @@ class _Checker:
         return _PlanProof(ParityProver(self._trials, self._levers, situation), self._against)
 
     def _numbers(self, proof: TwoScripts | _PlanProof) -> NumbersCheck:
-        self._draft.tell("parity", "Does it still produce the same results?")
-        quality = proof.prove(self._sets)
+        self._draft.report("parity", "Does it still produce the same results?")
+        quality = proof.prove(self._replicates)
         if isinstance(quality, Failure):
             verdict: CheckVerdict = "inconclusive" if timed_out(quality) else "failed"
             return NumbersCheck(verdict=verdict, text=quality.reason)
-        quality = without_blame(quality)
+        quality = unless_noisy(quality)
         text = numbers_text(self._against, quality)
         return NumbersCheck(verdict=_VERDICTS[quality.verdict], text=text, quality=quality)
 
@@ -318,8 +318,8 @@ class _Checker:
             delta=self._trials.options.delta,
             machine=machine_label(machine),
             torch_version=_torch_version(machine),
-            before_peak_bytes=largest_peak_bytes(self._sets, BASELINE),
-            now_peak_bytes=largest_peak_bytes(self._sets, CANDIDATE),
+            before_peak_bytes=largest_peak_bytes(self._replicates, BASELINE),
+            now_peak_bytes=largest_peak_bytes(self._replicates, CANDIDATE),
             spent_seconds=self._trials.spent_seconds,
             budget_seconds=self._trials.options.budget_seconds,
             cost=self._cost,
@@ -335,7 +335,7 @@ class _Checker:
         comparison = None
         if check.speed.comparison is not None:
             comparison = comparison_of(
-                self._sides.before_plan, self._sides.now_plan, self._sets, check.speed.comparison
+                self._sides.before_plan, self._sides.now_plan, self._replicates, check.speed.comparison
             )
             quality = check.numbers.quality if check.numbers is not None else None
             comparison = msgspec.structs.replace(comparison, quality=quality)
@@ -356,9 +356,9 @@ class _PlanProof:
         """The seconds of its launches."""
         return self._prover.cost(self._plan)
 
-    def prove(self, sets: Sequence[TurnSet]) -> Parity | Failure:
+    def prove(self, replicates: Sequence[Replicate]) -> Parity | Failure:
         """Compare the plan with the unmodified script."""
-        return self._prover.prove_exact(sets) if self._exact else self._prover.prove(self._plan)
+        return self._prover.prove_exact(replicates) if self._exact else self._prover.prove(self._plan)
 
 
 def _torch_version(machine: Machine) -> str:

@@ -14,9 +14,9 @@ from hotlap.records import (
     Instrument,
     NudgeWeights,
     Parity,
+    Replicate,
     Run,
     Sides,
-    TurnSet,
     WithoutDropout,
 )
 from hotlap.wording import ending_text
@@ -40,9 +40,9 @@ class TwoScripts:
         """The seconds of all launches."""
         return _LAUNCHES * self._trials.costs.of_launch(self._sides.before_plan, self.steps)
 
-    def prove(self, sets: Sequence[TurnSet]) -> Parity | Failure:
+    def prove(self, replicates: Sequence[Replicate]) -> Parity | Failure:
         """The verdict; a Failure if the present script failed in the parity run."""
-        timed = [judge(_exactly(*it.runs[:3])) for it in sets]
+        timed = [judge(_exactly(*it.runs[:3])) for it in replicates]
         if timed and all(it.verdict == "exact" and it.steps >= self.steps for it in timed):
             return min(timed, key=lambda it: it.steps)
         baseline, again, candidate = self._run(), self._run(), self._run(now=True)
@@ -78,7 +78,7 @@ class TwoScripts:
         return self._trials.launch(assignment, steps=self.steps)
 
 
-def without_blame(parity: Parity) -> Parity:
+def unless_noisy(parity: Parity) -> Parity:
     """The verdict, or *not verified* if two runs of the same script differ as well.
 
     Settings that must not change from step to step (G0) need no repetition.

@@ -20,18 +20,18 @@ from hotlap.experiment.replicates import Design, replicate, same_numbers
 from hotlap.experiment.stages import begin, blank_study
 from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.machine.label import machine_label
-from hotlap.procedures.check.numbers import TwoScripts, without_blame
-from hotlap.procedures.check.rule import look_at
+from hotlap.procedures.check.numbers import TwoScripts, unless_noisy
+from hotlap.procedures.check.rule import analyse
 from hotlap.records import (
     CheckVerdict,
     Completed,
     PatchProof,
     Quality,
+    Replicate,
     Run,
     Sides,
     SpeedComparison,
     Stopped,
-    TurnSet,
 )
 from hotlap.trial.executor import Executor
 
@@ -65,17 +65,17 @@ class _Proof:
         self._replaced = replaced
         self._trials = trials
         self._draft = draft
-        self._sets: Sequence[TurnSet] = ()
+        self._replicates: Sequence[Replicate] = ()
 
     def run(self) -> PatchProof:
         verdict, found = self._time()
         if isinstance(found, str):
             return PatchProof(text=found, refusal=found)
-        self._draft.tell("parity", "Does the patched copy produce the same results?")
-        numbers = TwoScripts(self._trials, self._sides).prove(self._sets)
+        self._draft.report("parity", "Does the patched copy produce the same results?")
+        numbers = TwoScripts(self._trials, self._sides).prove(self._replicates)
         if isinstance(numbers, Failure):
             return PatchProof(text=numbers.reason, refusal=f"The patched copy failed. {numbers.reason}", speed=found)
-        numbers = without_blame(numbers)
+        numbers = unless_noisy(numbers)
         return PatchProof(
             text=f"{_numbers_text(numbers)} {_speed_text(found, verdict)}",
             refusal=_refusal(numbers, found, verdict),
@@ -86,7 +86,7 @@ class _Proof:
     # -- turns --------------------------------------------------------------------------------
 
     def _time(self) -> tuple[CheckVerdict, SpeedComparison | str]:
-        """Take replicates until a look decides; returns the comparison, or why the patched copy could not be timed."""
+        """Take replicates until an analysis decides. Return the comparison, or why there is none."""
         delta, sides = self._trials.options.delta, self._sides
         before, after = Arm(sides.before_plan), Arm(sides.now_plan, workload=sides.now)
         design = Design(
@@ -97,15 +97,15 @@ class _Proof:
             label="the patched copy against the levers",
         )
         taken = replicate(
-            self._trials, self._draft, design, lambda sets: look_at(sets, None, delta)[0] != "inconclusive"
+            self._trials, self._draft, design, lambda replicates: analyse(replicates, None, delta)[0] != "inconclusive"
         )
         if taken.failure is not None:
             return "failed", self._failed(taken.failure)
-        self._sets = taken.sets
-        verdict, _, _, found = look_at(self._sets, None, delta)
+        self._replicates = taken.replicates
+        verdict, _, _, found = analyse(self._replicates, None, delta)
         return verdict, found
 
-    def _accept(self, turns: TurnSet) -> Failure | None:
+    def _accept(self, turns: Replicate) -> Failure | None:
         self._check_copy(turns.runs[CANDIDATE])
         return same_numbers(turns)
 
@@ -163,4 +163,4 @@ def _speed_text(found: SpeedComparison, verdict: CheckVerdict) -> str:
 def _interval(found: SpeedComparison) -> str:
     it = found.speedup
     confidence = f"{100 * found.confidence:g} % interval {it.low:.3f} to {it.high:.3f}"
-    return f"{it.value:.3f}x ({confidence}, {found.sets} replicates of {found.rounds} rounds)"
+    return f"{it.value:.3f}x ({confidence}, {found.replicates} replicates of {found.rounds} rounds)"

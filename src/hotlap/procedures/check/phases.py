@@ -14,21 +14,21 @@ from statistics import fmean, stdev
 from hotlap.experiment.comparing import BASELINE, CANDIDATE
 from hotlap.measure import student
 from hotlap.measure.account import warm_up_steps
-from hotlap.records import STEP_PHASES, Estimate, PhaseShift, Run, TurnSet
+from hotlap.records import STEP_PHASES, Estimate, PhaseShift, Replicate, Run
 
 _FAMILY_ALPHA = 0.05
-_FEWEST_SETS = 3
+_FEWEST_REPLICATES = 3
 
 
-def phase_shifts(sets: Sequence[TurnSet]) -> tuple[PhaseShift, ...]:
+def phase_shifts(replicates: Sequence[Replicate]) -> tuple[PhaseShift, ...]:
     """The change of every phase between the two sides; none with too few time accounts."""
     known = [
         (before, now)
-        for turns in sets
+        for turns in replicates
         if (before := _per_sample(turns.runs[BASELINE])) is not None
         and (now := _per_sample(turns.runs[CANDIDATE])) is not None
     ]
-    if len(known) < _FEWEST_SETS:
+    if len(known) < _FEWEST_REPLICATES:
         return ()
     return tuple(_shift(position, known) for position in range(len(STEP_PHASES)))
 

@@ -1,10 +1,10 @@
 """Decide whether a script is slower, with bounds on both kinds of error.
 
-At each look (:data:`hotlap.measure.speed.LOOKS`) with its alpha: *slower* when the whole two-sided interval of
-confidence 1 - alpha is below 1 and the estimate is at least delta below it; *not slower* when the one-sided interval
-of confidence 1 - alpha is above what delta allows (a test of non-inferiority). The alphas of all looks add up to 5 %,
-so a script that did not change fails in at most 2.5 % of checks, and one that became slower by delta passes in at most
-5 %. Everything between is inconclusive.
+At each interim analysis (:data:`hotlap.measure.speed.ANALYSES`) with its alpha: *slower* when the whole two-sided
+interval of confidence 1 - alpha is below 1 and the estimate is at least delta below it; *not slower* when the one-sided
+interval of confidence 1 - alpha is above what delta allows (a test of non-inferiority). The alphas of all analyses add
+up to 5 %, so a script that did not change fails in at most 2.5 % of checks, and one that became slower by delta passes
+in at most 5 %. Everything between is inconclusive.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hotlap.experiment.comparing import compare_sets
+from hotlap.experiment.comparing import compare_replicates
 from hotlap.measure import speed, student
-from hotlap.records import CheckVerdict, Estimate, RecordedGain, SpeedComparison, TurnSet
+from hotlap.records import CheckVerdict, Estimate, RecordedGain, Replicate, SpeedComparison
 
 
 def limit_of(delta: float) -> float:
@@ -22,16 +22,16 @@ def limit_of(delta: float) -> float:
     return 1 / (1 + delta)
 
 
-def look_at(
-    sets: Sequence[TurnSet], recorded: RecordedGain | None, delta: float
+def analyse(
+    replicates: Sequence[Replicate], recorded: RecordedGain | None, delta: float
 ) -> tuple[CheckVerdict, Estimate, float, SpeedComparison]:
     """The verdict after so many replicates, the judged ratio, the end of its one-sided interval, and the comparison.
 
     Nothing is decided while the baseline differs from its repeat.
     """
-    alpha = speed.alpha_at(len(sets))
-    found = compare_sets(sets, delta=delta, confidence=1 - alpha)
-    one_sided = compare_sets(sets, delta=delta, confidence=1 - 2 * alpha)
+    alpha = speed.alpha_at(len(replicates))
+    found = compare_replicates(replicates, delta=delta, confidence=1 - alpha)
+    one_sided = compare_replicates(replicates, delta=delta, confidence=1 - 2 * alpha)
     judged, at_least = found.speedup, one_sided.speedup.low
     if recorded is not None:
         judged = share_of(found.speedup, recorded, 1 - alpha)
@@ -39,9 +39,9 @@ def look_at(
     return decide(judged, at_least, delta, agrees=found.baseline_agrees), judged, at_least, found
 
 
-def is_decided(sets: Sequence[TurnSet], recorded: RecordedGain | None, delta: float) -> bool:
-    """Whether the look at these replicates gives a verdict."""
-    return look_at(sets, recorded, delta)[0] != "inconclusive"
+def is_decided(replicates: Sequence[Replicate], recorded: RecordedGain | None, delta: float) -> bool:
+    """Whether the analysis of these replicates gives a verdict."""
+    return analyse(replicates, recorded, delta)[0] != "inconclusive"
 
 
 def decide(judged: Estimate, at_least: float, delta: float, *, agrees: bool) -> CheckVerdict:
@@ -61,7 +61,7 @@ def share_of(today: Estimate, recorded: RecordedGain, confidence: float) -> Esti
     ``confidence`` of the present one.
     """
     then = recorded.speedup
-    degrees = recorded.sets - 1
+    degrees = recorded.replicates - 1
     widened = student.quantile((1 + confidence) / 2, degrees) / student.quantile((1 + recorded.confidence) / 2, degrees)
     below = math.hypot(math.log(today.value / today.low), widened * math.log(then.high / then.value))
     above = math.hypot(math.log(today.high / today.value), widened * math.log(then.value / then.low))

@@ -31,7 +31,7 @@ def speed_text(
     phases: Sequence[PhaseShift] = (),
     disturbance: Disturbance | None = None,
 ) -> str:
-    """Sentences on the speed, with the changed phases and disturbances; ``short``: the budget ended the looks."""
+    """Sentences on the speed, with the changed phases and disturbances; ``short``: the budget ended the trials."""
     said = _about_speed(verdict, against, delta, comparison, judged, at_least, short=short)
     busy = f"It was measured while {disturbance.words}." if disturbance is not None else ""
     return " ".join(filter(None, (said, phases_text(phases, failed=verdict == "failed"), busy)))
@@ -97,8 +97,8 @@ def over_budget_text(cost: CheckCost, budget_seconds: float, disturbance: Distur
     busy = f" That was estimated while {disturbance.words}, and may be less on a quiet machine." if disturbance else ""
     return (
         f"Nothing was compared: the budget of {budget_seconds:.0f} s is too small for a check, which takes "
-        f"about {cost.least_seconds:.0f} s to the first look and up to {cost.most_seconds:.0f} s to the last.{busy} "
-        f"Give at least --budget {_MARGIN * cost.least_seconds:.0f}s, or none."
+        f"about {cost.least_seconds:.0f} s to the first analysis and up to {cost.most_seconds:.0f} s to the "
+        f"last.{busy} Give at least --budget {_MARGIN * cost.least_seconds:.0f}s, or none."
     )
 
 

@@ -47,10 +47,10 @@ def claims_gain(study: Study) -> bool:
 def _step_fact(study: Study) -> Fact:
     before, after = study.account_before, study.account_after
     assert before is not None
-    own = text.duration(before.wall)
+    own, name = text.duration(before.wall), "Mean call" if before.is_of_calls else "Mean step"
     if after is None or not claims_gain(study):
-        return Fact("Mean step", own)
-    return Fact("Mean step", text.duration(after.wall * samples_factor(before, after)), own)
+        return Fact(name, own)
+    return Fact(name, text.duration(after.wall * samples_factor(before, after)), own)
 
 
 def script_name(study: Study) -> str:

@@ -23,14 +23,14 @@ def headline(study: Study) -> Headline:
         return Headline(
             "neutral", "The batch size of this script cannot be changed.", (text.one_line(search.obstacle),)
         )
-    beside = [*step_words(study)]
+    sentences = [*step_words(study)]
     failed = min((it.batch_size for it in search.rates if it.out_of_memory), default=0)
     if failed:
-        beside.append(f"A batch size of {failed} runs out of memory or leaves too little free.")
+        sentences.append(f"A batch size of {failed} runs out of memory or leaves too little free.")
     if search.knee != search.own:
-        beside.append("Another batch size changes what is learned; hotlap did not compare losses.")
+        sentences.append("Another batch size changes what is learned; hotlap did not compare losses.")
     gained = search.knee > search.own
-    return Headline("good" if gained else "neutral", knee_sentence(search), tuple(beside))
+    return Headline("good" if gained else "neutral", knee_sentence(search), tuple(sentences))
 
 
 def what_was_done(study: Study) -> str:

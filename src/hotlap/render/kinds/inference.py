@@ -12,6 +12,7 @@ from hotlap.records import (
     MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
+    USUAL_LEVEL,
     Comparison,
     Kept,
     NoGain,
@@ -21,7 +22,7 @@ from hotlap.records import (
 )
 from hotlap.render import text
 from hotlap.render.comparison import how_measured, ratio_words
-from hotlap.render.disturbance import beside_headline
+from hotlap.render.disturbance import next_to_headline
 from hotlap.render.kinds import search
 from hotlap.render.kinds.api import Headline
 from hotlap.render.objective import gain_words
@@ -42,7 +43,7 @@ def headline(study: Study) -> Headline:
     if study.verification is None:
         details.append("This is the best of several comparisons; it was not verified again on fresh launches.")
     details[:0] = quality_details(measured.quality)
-    busy = beside_headline(study)
+    busy = next_to_headline(study)
     details += [busy] if busy else []
     if gain.claimed(study) is None:
         why = study.status_text or f"{_GAINS[study.objective.metric]} was not shown."
@@ -130,12 +131,22 @@ def what_was_done(study: Study) -> str:
     )
 
 
+def _level(study: Study) -> tuple[str, ...]:
+    level = study.quality_level
+    return () if level in (None, USUAL_LEVEL) else ("--quality", f"{level:g}")
+
+
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     """What to do next."""
     if study.status == "script-failed":
         return
     tried = any(isinstance(it.verdict, (Kept, NoGain, QualityLost, NotVerified)) for it in study.outcomes)
     if study.status != "finished" or not tried:
-        words = ("hotlap infer", *option_words(study.objective), text.command(study.workload))
+        words = ("hotlap infer", *option_words(study.objective), *_level(study), text.command(study.workload))
         yield " ".join(words), "tries again without a limit of time"
+    if study.plan.settings and study.status == "finished":
+        yield (
+            f"hotlap export artefact {text.shell_word(study.directory)}".rstrip(),
+            "the recommended form as files to deploy",
+        )
     yield "hotlap report --json", "every figure of this study"

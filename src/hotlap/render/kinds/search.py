@@ -26,7 +26,7 @@ from hotlap.redact import is_redacted
 from hotlap.render import text
 from hotlap.render.account import bottleneck
 from hotlap.render.comparison import how_measured, ratio_words
-from hotlap.render.disturbance import beside_headline
+from hotlap.render.disturbance import next_to_headline
 from hotlap.render.kinds.api import Headline
 from hotlap.render.objective import gain_words, limit_words, not_better
 from hotlap.render.quality import quality_details, quality_phrase, quality_tone
@@ -43,7 +43,7 @@ _USUAL_BUDGET_SECONDS = 300.0
 def headline(study: Study) -> Headline:
     """The gain, or why there is none, with what disturbed the measurements."""
     found = _answer(study)
-    busy = beside_headline(study)
+    busy = next_to_headline(study)
     return replace(found, details=(*found.details, busy)) if busy else found
 
 
@@ -124,7 +124,7 @@ def _reasons(study: Study) -> list[str]:
     found: list[str] = []
     if study.status_text:
         found.append(text.sentence(study.status_text))
-    if study.account_before is not None:
+    if study.account_before is not None and not study.account_before.is_of_calls:
         phase, share = bottleneck(study.account_before)
         if phase:
             found.append(f"Most of a step is {phase} ({text.share(share)}).")

@@ -82,5 +82,7 @@ def _engine(engine: EngineReport) -> str:
     """The engine with its number format, and how many of its operators compute with integers."""
     said = " ".join(text.one_line(part) for part in (engine.engine, engine.version, engine.precision) if part)
     if engine.quantized:
-        return f"{said}, {engine.quantized} quantized of {text.count(engine.operators, 'operator')}"
-    return f"{said}, {text.count(engine.operators, 'operator')}" if engine.operators else said
+        said = f"{said}, {engine.quantized} quantized of {text.count(engine.operators, 'operator')}"
+    elif engine.operators:
+        said = f"{said}, {text.count(engine.operators, 'operator')}"
+    return f"{said}, built in {text.duration(engine.build_seconds)}" if engine.build_seconds else said

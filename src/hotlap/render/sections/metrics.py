@@ -79,6 +79,6 @@ def _level(of: Estimate | None) -> str:
 
 
 def _footnote(comparison: Comparison) -> str:
-    replicates = text.count(comparison.speed.sets, "replicate")
+    replicates = text.count(comparison.speed.replicates, "replicate")
     level = text.confidence(comparison.speed.confidence)
     return f"Ratios with their {level} over {replicates} of fresh launches. Less is better."

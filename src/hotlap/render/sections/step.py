@@ -19,9 +19,9 @@ title = "Where a step's time goes"
 
 
 def terminal(material: Material) -> Section[RenderableType] | None:
-    """Bars and a table."""
+    """Bars and a table; nothing for calls of a model, which have one phase."""
     study = material.study
-    if study.account_before is None:
+    if study.account_before is None or study.account_before.is_of_calls:
         return None
     account = time_account(
         study.account_before, study.account_after, _after(study), doubt=account_doubt(study), run=study.run_account
@@ -32,7 +32,7 @@ def terminal(material: Material) -> Section[RenderableType] | None:
 def markdown(material: Material) -> Section[str] | None:
     """A table with shares."""
     before = material.study.account_before
-    if before is None or before.wall <= 0:
+    if before is None or before.wall <= 0 or before.is_of_calls:
         return None
     return Section(title, tuple(_account(material.study, before)))
 

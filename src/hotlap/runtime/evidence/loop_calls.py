@@ -96,9 +96,9 @@ class LoopCallWatch:
         so it is met where it is entered."""
         modes = self._torch.autograd
         for kind, method in ((modes.set_detect_anomaly, "__init__"), (modes.detect_anomaly, "__enter__")):
-            self._replace(kind, method, self._before(getattr(kind, method), self._anomaly_asked))
+            self._replace(kind, method, self._before(getattr(kind, method), self._anomaly_requested))
 
-    def _anomaly_asked(self, mode: Any = None, enabled: bool = True, *args: Any, **kwargs: Any) -> None:
+    def _anomaly_requested(self, mode: Any = None, enabled: bool = True, *args: Any, **kwargs: Any) -> None:
         if kwargs.get("mode", enabled):
             self._anomaly_site = user_site("call", "anomaly detection")
 

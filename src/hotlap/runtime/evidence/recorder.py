@@ -10,6 +10,7 @@ import msgspec
 from hotlap.evidence import RunEvidence
 from hotlap.records import Steps
 from hotlap.runtime.evidence.collector import Collector, Counter
+from hotlap.runtime.evidence.garbage import GarbageWatch
 from hotlap.runtime.evidence.layers import LayerWatch
 from hotlap.runtime.evidence.loaders import LoaderWatch
 from hotlap.runtime.evidence.loop_calls import LoopCallWatch
@@ -27,6 +28,7 @@ COLLECTORS: tuple[Callable[[Interception, UnitClock], Collector], ...] = (
     NumberWatch,
     LayerWatch,
     MemoryWatch,
+    GarbageWatch,
     SampledLines,
     # Last: its result fetches samples, and takes time and memory for it.
     LoaderWatch,
@@ -59,7 +61,7 @@ class Recorder:
         self._observed: list[int] = []
         self._hooks.step_ended.insert(0, self._step_ended)  # what the other listeners do is not to be profiled
 
-    def wants_more_steps(self) -> bool:
+    def needs_more_steps(self) -> bool:
         """Whether a launch whose time is over should go on, so that the profiler gets its steps."""
         return self._window.is_to_come
 

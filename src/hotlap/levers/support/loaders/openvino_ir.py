@@ -11,9 +11,10 @@ import openvino
 
 
 def load(folder: str | Path = Path(__file__).parent, threads: int = 0) -> Callable[..., dict[str, Any]]:
-    """A function of the model's inputs by name; 0 threads leave their number to OpenVINO."""
+    """A function of the model's inputs by name; 0 threads are those of contract.json, or else OpenVINO's."""
     contract = json.loads((Path(folder) / "contract.json").read_text())
     options = {"INFERENCE_PRECISION_HINT": contract["hint"], "PERFORMANCE_HINT": "LATENCY"}
+    threads = threads or contract["threads"]
     options |= {"INFERENCE_NUM_THREADS": threads} if threads else {}
     model = openvino.Core().compile_model(Path(folder) / "model.xml", "CPU", options)
     inputs, outputs = ([it["name"] for it in contract[side]] for side in ("inputs", "outputs"))

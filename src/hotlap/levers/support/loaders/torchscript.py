@@ -11,10 +11,10 @@ import torch
 
 
 def load(folder: str | Path = Path(__file__).parent, threads: int = 0) -> Callable[..., dict[str, Any]]:
-    """A function of the model's inputs by name; 0 threads leave their number to torch."""
+    """A function of the model's inputs by name; 0 threads are those of contract.json, or else torch's."""
     contract = json.loads((Path(folder) / "contract.json").read_text())
-    if threads:
-        torch.set_num_threads(threads)
+    if threads or contract["threads"]:
+        torch.set_num_threads(threads or contract["threads"])
     model: Any = torch.jit.load(Path(folder) / "model.ts")  # type: ignore[no-untyped-call]
     inputs, outputs = ([it["name"] for it in contract[side]] for side in ("inputs", "outputs"))
 

@@ -24,9 +24,9 @@ def for_page(material: Material) -> tuple[Chart, ...]:
 
 
 def chart(study: Study) -> Chart | None:
-    """Both accounts on one scale, for the samples of one step before."""
+    """Both accounts on one scale, for the samples of one step before; None for calls of a model."""
     before = study.account_before
-    if before is None or before.wall <= 0:
+    if before is None or before.wall <= 0 or before.is_of_calls:
         return None
     accounts = _accounts(study, before)
     unit, scale, _ = text.duration_unit(max(it.wall * factor for _, it, factor in accounts))

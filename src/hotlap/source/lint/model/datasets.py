@@ -147,7 +147,7 @@ class Datasets:
 
     def _of_class(self, owner: ast.ClassDef, made: ast.Call) -> Work | None:
         methods = list(self.sample_methods(owner))
-        if any(it.name == "__iter__" for it in methods) and not _knows_its_worker(owner):
+        if any(it.name == "__iter__" for it in methods) and not _reads_worker_info(owner):
             return None
         if not methods:
             inherited = (self._of_torchvision(it, made) for it in self._calls.base_names(owner))
@@ -209,7 +209,7 @@ class Datasets:
         for above in self._tree.ancestors(call):
             if above is function:
                 return False
-            if isinstance(above, (ast.If, ast.IfExp)) and _asks_for_absence(above.test):
+            if isinstance(above, (ast.If, ast.IfExp)) and _tests_for_absence(above.test):
                 return True
         return False
 
@@ -224,7 +224,7 @@ def _is_dataset(name: str) -> bool:
     return module.startswith("torchvision.datasets")
 
 
-def _knows_its_worker(owner: ast.ClassDef) -> bool:
+def _reads_worker_info(owner: ast.ClassDef) -> bool:
     """Whether a class checks which worker it runs in; otherwise every worker of an iterable data set yields all
     samples."""
     for it in ast.walk(owner):
@@ -239,7 +239,7 @@ def _common(found: list[Work | None]) -> Work | None:
     return found[0] if found and all(found) else None
 
 
-def _asks_for_absence(test: ast.expr) -> bool:
+def _tests_for_absence(test: ast.expr) -> bool:
     """``if x is None``, ``if key not in cache``, ``if not self.loaded``."""
     for it in ast.walk(test):
         if isinstance(it, ast.Compare) and any(isinstance(op, (ast.Is, ast.In, ast.NotIn)) for op in it.ops):

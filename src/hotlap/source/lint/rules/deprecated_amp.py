@@ -66,7 +66,7 @@ def check(context: Context) -> Iterator[Violation]:
         yield Violation(
             use,
             f"`torch.{device}.amp.{name}` is deprecated; use `torch.amp.{name}` with the device `{device}`.",
-            edits=_edits(context, use, uses) if name != "GradScaler" or not _asks_for_class(context) else (),
+            edits=_edits(context, use, uses) if name != "GradScaler" or not _tests_for_class(context) else (),
         )
 
 
@@ -110,7 +110,7 @@ def _chosen_by_version(context: Context, use: ast.expr) -> bool:
     return False
 
 
-def _asks_for_class(context: Context) -> bool:
+def _tests_for_class(context: Context) -> bool:
     """Whether the file checks for an old GradScaler, which no new one is."""
     for call in context.calls("builtins.isinstance", "builtins.issubclass"):
         for it in ast.walk(call):

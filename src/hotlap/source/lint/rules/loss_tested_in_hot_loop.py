@@ -96,22 +96,22 @@ def _tested(context: Context, test: ast.expr) -> ast.expr | None:
             return tensor if context.is_tensor(tensor) else None
         case ast.Compare(left=left, ops=[ast.Lt() | ast.Gt() | ast.LtE() | ast.GtE()], comparators=[right]):
             return next((it for it in (left, right) if context.kind(it) == "loss"), None)
-    return _asked_whether_finite(context, test)
+    return _tested_for_finite(context, test)
 
 
-def _asked_whether_finite(context: Context, test: ast.expr) -> ast.expr | None:
+def _tested_for_finite(context: Context, test: ast.expr) -> ast.expr | None:
     """``x`` of ``torch.isnan(x)``, ``x.isnan().any()``, ``torch.any(torch.isinf(x))``."""
     match test:
         case ast.Call(func=function, args=[tensor]) if context.qualified_name(function) in _OF_TORCH:
             return tensor if context.is_tensor(tensor) else None
         case ast.Call(func=function, args=[inner]) if context.qualified_name(function) in ("torch.any", "torch.all"):
-            return _asked_whether_finite(context, inner)
+            return _tested_for_finite(context, inner)
         case ast.Call(func=ast.Attribute(value=tensor, attr=name), args=[]) if name in _FINITE:
             return tensor if context.is_tensor(tensor) else None
         case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in _REDUCES:
-            return _asked_whether_finite(context, inner)
+            return _tested_for_finite(context, inner)
         case ast.UnaryOp(op=ast.Invert(), operand=inner):
-            return _asked_whether_finite(context, inner)
+            return _tested_for_finite(context, inner)
     return None
 
 

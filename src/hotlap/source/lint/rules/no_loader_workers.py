@@ -77,10 +77,10 @@ def _only_looks(context: Context, call: ast.Call) -> bool:
     """Whether the loader belongs to a file's demonstration, in which nothing computes on batches."""
     if context.training_loops or context.evaluation.loops or context.tree.function(call) is not None:
         return False
-    return any(isinstance(it, ast.If) and _asks_for_main(it.test) for it in context.tree.ancestors(call))
+    return any(isinstance(it, ast.If) and _tests_for_main(it.test) for it in context.tree.ancestors(call))
 
 
-def _asks_for_main(test: ast.expr) -> bool:
+def _tests_for_main(test: ast.expr) -> bool:
     return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
 
 

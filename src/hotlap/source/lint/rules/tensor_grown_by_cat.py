@@ -80,7 +80,7 @@ def _gathers(context: Context, grown: ast.Name, statement: ast.Assign, loop: Loo
         return False
     uses = [it for it in context.tree.of(ast.Name) if it.id == grown.id and isinstance(it.ctx, ast.Load)]
     elsewhere = [it for it in uses if context.tree.within(it, loop) and not context.tree.within(it, statement)]
-    return all(_asks_little(context, it) for it in elsewhere)
+    return all(_reads_only_size(context, it) for it in elsewhere)
 
 
 def _begins(context: Context, node: ast.AST) -> bool:
@@ -94,7 +94,7 @@ def _is_about(test: ast.expr, name: str) -> bool:
     return any(isinstance(it, ast.Name) and it.id == name for it in ast.walk(test))
 
 
-def _asks_little(context: Context, use: ast.Name) -> bool:
+def _reads_only_size(context: Context, use: ast.Name) -> bool:
     """A use that only reads the size, or whether the tensor is empty."""
     above = context.tree.parent(use)
     if isinstance(above, ast.Attribute) and above.attr in _SIZES:

@@ -30,7 +30,7 @@ _ANNOUNCED = ("torch", "importing", _FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class ForeignProcess:
     """A process that has torch loaded without hotlap. ``command`` is its command line, one line of bounded length.
     ``booted`` says that hotlap started in it, but never saw torch's import."""
 
@@ -39,26 +39,26 @@ class Stranger:
     booted: bool
 
 
-def torch_without_hotlap(processes: Sequence[psutil.Process], run_directory: Path) -> list[Stranger]:
+def torch_without_hotlap(processes: Sequence[psutil.Process], run_directory: Path) -> list[ForeignProcess]:
     """Those of the ``processes`` of a run that have torch loaded, but not by way of hotlap.
 
     Reads one small file for a process that left its mark. A copy of one that hotlap is in is none either: between
     ``fork`` and ``exec`` any process has its parent's libraries and no mark of its own. What still looks like a
     stranger is looked at again a moment later.
     """
-    suspects = [it for it in processes if _is_stranger(it, run_directory)]
+    suspects = [it for it in processes if _lacks_hotlap(it, run_directory)]
     if suspects:
         time.sleep(_SECOND_LOOK_SECONDS)
     return [
-        Stranger(pid=it.pid, command=_command(it), booted=bool(_mark(it.pid, run_directory)))
+        ForeignProcess(pid=it.pid, command=_command(it), booted=bool(_mark(it.pid, run_directory)))
         for it in suspects
-        if it.is_running() and _is_stranger(it, run_directory)
+        if it.is_running() and _lacks_hotlap(it, run_directory)
     ]
 
 
-def described(strangers: Sequence[Stranger]) -> str:
+def described(foreign: Sequence[ForeignProcess]) -> str:
     """Why a run with such processes must end, as the rest of a sentence."""
-    named = ", ".join(f"`{it.command}`" for it in strangers[:_MOST_NAMED])
+    named = ", ".join(f"`{it.command}`" for it in foreign[:_MOST_NAMED])
     return (
         f"torch runs in it without hotlap, neither measured nor protected: {named}; let the launcher pass PYTHONPATH "
         "on, and start Python without -I, -S and -E"
@@ -76,7 +76,7 @@ def boot_failures(run_directory: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _is_stranger(process: psutil.Process, run_directory: Path) -> bool:
+def _lacks_hotlap(process: psutil.Process, run_directory: Path) -> bool:
     if _announced(process.pid, run_directory):
         return False
     mapping = _torch_mapping(process.pid)

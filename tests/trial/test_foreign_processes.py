@@ -1,4 +1,4 @@
-"""Processes that have torch loaded without hotlap, told from those that hotlap got into."""
+"""Processes that have torch loaded without hotlap are distinguished from those with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from hotlap.records import Assignment, Workload
 from hotlap.trial.command import environment_of
-from hotlap.trial.strangers import boot_failures, torch_without_hotlap
+from hotlap.trial.foreign_processes import boot_failures, torch_without_hotlap
 
 MAPS_A_FILE = """
 import mmap, sys, time
@@ -35,7 +35,7 @@ Start = Callable[..., psutil.Process]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts a process and waits for its first line."""
+    """Start a process and wait for its first line."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(*words: str, **options: object) -> psutil.Process:
@@ -85,14 +85,14 @@ def test_other_libraries_are_not_torch(start: Start, run_directory: Path, tmp_pa
 
 
 @pytest.mark.parametrize("word", ["torch", "importing", "failed The process was ended."])
-def test_a_process_that_hotlap_is_in(start: Start, run_directory: Path, library: Path, word: str) -> None:
+def test_a_process_with_hotlap_loaded(start: Start, run_directory: Path, library: Path, word: str) -> None:
     process = start("-c", MAPS_A_FILE, str(library))
     mark(run_directory, process, word)
     assert torch_without_hotlap([process], run_directory) == []
 
 
 @pytest.mark.parametrize("word", ["booted", ""])
-def test_a_process_that_booted_and_never_announced_torch(
+def test_a_booted_process_that_never_announced_torch(
     start: Start, run_directory: Path, library: Path, word: str
 ) -> None:
     process = start("-c", MAPS_A_FILE, str(library))
@@ -100,8 +100,8 @@ def test_a_process_that_booted_and_never_announced_torch(
     assert [it.booted for it in torch_without_hotlap([process], run_directory)] == [True]
 
 
-def test_a_copy_of_a_process_that_hotlap_is_in(start: Start, run_directory: Path, library: Path) -> None:
-    """As any process is between fork and exec, however long that takes on a busy machine."""
+def test_a_forked_copy_of_a_process_with_hotlap_loaded(start: Start, run_directory: Path, library: Path) -> None:
+    """Cover the time between fork and exec, which can be long on a busy machine."""
     code = MAPS_A_FILE.replace('print("mapped"', 'import ctypes\nctypes.CDLL(None).fork()\nprint("mapped"')
     parent = start("-c", code, str(library))
     (child,) = parent.children()
@@ -110,7 +110,7 @@ def test_a_copy_of_a_process_that_hotlap_is_in(start: Start, run_directory: Path
     assert torch_without_hotlap([parent, child], run_directory) == []
 
 
-def test_a_program_that_such_a_process_started(start: Start, run_directory: Path, library: Path) -> None:
+def test_a_program_started_by_a_process_with_hotlap_loaded(start: Start, run_directory: Path, library: Path) -> None:
     code = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', sys.argv[2], sys.argv[1]])\n{MAPS_A_FILE}"
     parent = start("-c", code, str(library), MAPS_A_FILE)
     mark(run_directory, parent, "torch")
@@ -121,7 +121,7 @@ def test_a_program_that_such_a_process_started(start: Start, run_directory: Path
     assert [it.pid for it in found] == [child.pid]
 
 
-def test_a_mark_that_is_a_link_is_none(start: Start, run_directory: Path, library: Path, tmp_path: Path) -> None:
+def test_a_mark_that_is_a_link_is_ignored(start: Start, run_directory: Path, library: Path, tmp_path: Path) -> None:
     process = start("-c", MAPS_A_FILE, str(library))
     (tmp_path / "elsewhere").write_text("torch", encoding="utf-8")
     (run_directory / "processes" / str(process.pid)).symlink_to(tmp_path / "elsewhere")
@@ -134,7 +134,7 @@ def test_the_command_is_one_bounded_line(start: Start, run_directory: Path, libr
     assert len(found.command) == 200 and found.command.isprintable()
 
 
-def test_a_process_that_is_gone(run_directory: Path) -> None:
+def test_a_process_that_has_ended(run_directory: Path) -> None:
     done = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = psutil.Process(done.pid)
     done.communicate()
@@ -142,7 +142,7 @@ def test_a_process_that_is_gone(run_directory: Path) -> None:
 
 
 def test_the_number_inside_a_pid_namespace_counts(start: Start, run_directory: Path, library: Path) -> None:
-    """Process 1 of its own namespace left its mark as ``1``."""
+    """Let process 1 of its own namespace leave its mark as ``1``."""
     inside = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("this machine does not let us make a pid namespace")
@@ -157,7 +157,7 @@ def test_the_number_inside_a_pid_namespace_counts(start: Start, run_directory: P
 
 @pytest.fixture
 def trial(tmp_path: Path, run_directory: Path) -> dict[str, str]:
-    """The environment of a trial in ``tmp_path``."""
+    """Return the environment of a trial in ``tmp_path``."""
     workload = Workload(kind="script", target="t.py", directory=str(tmp_path), python=sys.executable)
     assignment = Assignment(workload=workload)
     (run_directory / "assignment.json").write_bytes(msgspec.json.encode(assignment))
@@ -180,10 +180,10 @@ def test_a_launcher_that_loses_the_hooks(
     assert found.command.endswith("trainer.py")
 
 
-def test_processes_of_a_trial_are_no_strangers(
+def test_processes_of_a_trial_are_not_foreign(
     start: Start, tmp_path: Path, run_directory: Path, trial: dict[str, str]
 ) -> None:
-    """The trainer, a worker forked from it, and a program that it starts."""
+    """Start a trainer, a worker forked from it, and a program."""
     code = "import torch, os, subprocess\nsleeper = subprocess.Popen(['sleep', '100'])\nos.fork()\n"
     trainer = start("-c", code + "print('up', flush=True)\nimport time\ntime.sleep(100)\n", cwd=tmp_path, env=trial)
     processes = [trainer, *trainer.children(recursive=True)]
@@ -191,9 +191,7 @@ def test_processes_of_a_trial_are_no_strangers(
     assert torch_without_hotlap(processes, run_directory) == []
 
 
-def test_what_processes_say_that_could_not_be_booted(
-    tmp_path: Path, run_directory: Path, trial: dict[str, str]
-) -> None:
+def test_boot_failures_of_processes_are_reported(tmp_path: Path, run_directory: Path, trial: dict[str, str]) -> None:
     assert boot_failures(tmp_path) == ()
     (run_directory / "assignment.json").write_bytes(b"")
     for _ in range(2):
