@@ -94,7 +94,8 @@ def test_a_samplers_lines_are_distinguished_from_the_data_sets(launch: Any, line
         model(inputs).pow(2).mean().backward()
         optimizer.step()
     """
-    _, evidence = launch(script, steps=30)
+    run, evidence = launch(script, steps=30)
+    assert isinstance(run.ending, Stopped), run
     chosen, made = (lines(evidence, line_of(text)) for text in ("# chosen", "# made"))
     assert sum(it.seconds for it in chosen if it.phase == "data_wait" and it.sampler) > 0.3
     assert sum(it.seconds for it in made if it.phase == "data_wait" and not it.sampler) > 0.3
@@ -111,7 +112,9 @@ def test_what_follows_no_evaluation_is_the_steps_own(launch: Any, line_of: Calla
         loss.backward()
         optimizer.step()
     """
-    _, evidence = launch(script, steps=20)
+    run, evidence = launch(script, steps=30)
+    assert isinstance(run.ending, Stopped), run
+    assert evidence.sampled.samples, run
     seen = [it for it in lines(evidence, line_of("# slept")) if it.phase != "first step"]
     assert {it.phase for it in seen} == {"other"} and sum(it.seconds for it in seen) > 0.2
     assert {it.called for it in seen} == {""}

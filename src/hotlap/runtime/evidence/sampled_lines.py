@@ -145,26 +145,30 @@ class SampledLines:
         self._log.clear()
 
     def _sample_until(self, over: Any, done: Any) -> None:
-        self._asleep.restart()
-        last = _now()
-        while not over.acquire(timeout=INTERVAL_SECONDS * self._random.uniform(0.5, 1.5)):
-            frame = sys._current_frames().get(self._clock.trainer)
-            if frame is None:  # the thread has ended
-                break
-            # First of all, and fast: the thread may run on at any moment, and its frames with it.
-            stack: list[_Frame] = []
-            while frame is not None and len(stack) < MAXIMUM_DEPTH:
-                stack.append(_Frame(frame.f_code, frame.f_lasti, frame.f_globals))
-                frame = frame.f_back
-            phase = self._phase()
-            now = _now()
-            seconds, last = now - last, now
-            asleep_seconds = self._asleep.since_last(seconds)
-            seen = self._seen(stack)
-            if seen is not None:
-                self._log.append(_Sample(phase, seen, seconds, asleep_seconds))
-            del stack
-        done.release()
+        try:
+            self._asleep.restart()
+            last = _now()
+            while not over.acquire(timeout=INTERVAL_SECONDS * self._random.uniform(0.5, 1.5)):
+                last = self._sample(last)
+        finally:
+            done.release()  # whatever went wrong here, `_stop` on the script's own thread does not wait for ever
+
+    def _sample(self, last: float) -> float:
+        """Record where the thread is, ``last`` being the time of the sample before; the time of this one."""
+        frame = sys._current_frames().get(self._clock.trainer)
+        # First of all, and fast: the thread may run on at any moment, and its frames with it.
+        stack: list[_Frame] = []
+        while frame is not None and len(stack) < MAXIMUM_DEPTH:
+            stack.append(_Frame(frame.f_code, frame.f_lasti, frame.f_globals))
+            frame = frame.f_back
+        phase = self._phase()
+        now = _now()
+        seconds = now - last
+        asleep_seconds = self._asleep.since_last(seconds)
+        seen = self._seen(stack) if stack else None  # empty before the thread's first frame, and when it has ended
+        if seen is not None:
+            self._log.append(_Sample(phase, seen, seconds, asleep_seconds))
+        return now
 
     def _seen(self, stack: Sequence[_Frame]) -> _Seen | None:
         """What a stack shows, its innermost frame first; None where the thread was at work for hotlap."""
