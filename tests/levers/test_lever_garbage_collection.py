@@ -101,7 +101,7 @@ def test_a_collector_that_the_script_enables_again_stays_enabled() -> None:
     update(hooks, optimizer, 3)
     gc.enable()
     update(hooks, optimizer, 8)
-    assert gc.isenabled()
+    assert gc.isenabled() and not gc.get_freeze_count()
 
 
 def test_the_bound_is_what_the_collector_takes() -> None:

@@ -42,6 +42,11 @@ exit code: 0 if the folder was written; 1 if the model cannot be written, or its
 else; 2 for bad usage; 130 after Ctrl-C. After an error the folder is as it was."""
 
 
+_DELTA = 0.05
+"""The smallest difference in speed between the folder and the study's form that is looked for, as a share: both run the
+same engine, so the comparison is a check that nothing was lost, not a search for a gain."""
+
+
 def parser() -> Parser:
     """The command's options."""
     made = Parser(
@@ -74,7 +79,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
     found = named_study(choices.study, "plan")
-    options = msgspec.structs.replace(launch_options(choices), delta=0.05)
+    options = msgspec.structs.replace(launch_options(choices), delta=_DELTA)
     proof = deploy(
         found,
         choices.to,

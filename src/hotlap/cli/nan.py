@@ -84,8 +84,8 @@ def main(words: list[str], engine: api.Engine) -> int:
         unprotected=choices.unprotected,
     )
     with owned_folder("hotlap-nan-") as directory:
-        tell = _say_nothing if choices.quiet else screen.note
-        found = hunt(workload, options, engine.executor(directory, options.isolation), tell)
+        report = _say_nothing if choices.quiet else screen.note
+        found = hunt(workload, options, engine.executor(directory, options.isolation), report)
     if choices.json:
         screen.document("nan", found)
     else:

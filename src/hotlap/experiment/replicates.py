@@ -91,24 +91,24 @@ class _Loop:
         self._timed_out_again = False
 
     def run(self, decided: Rule) -> Replication:
-        looked_at = 0
+        analysed = 0
         for analysis in self._design.analyses:
-            if looked_at and not self._trials.fits(self._cost(analysis - looked_at)):
-                return self._unfinished(looked_at)
+            if analysed and not self._trials.fits(self._cost(analysis - analysed)):
+                return self._unfinished(analysed)
             failure = self._take_up_to(analysis)
-            if failure is not None and failure.cut and looked_at:
-                return self._unfinished(looked_at)
+            if failure is not None and failure.cut and analysed:
+                return self._unfinished(analysed)
             if failure is not None:
                 return Replication((), failure, timed_out_again=self._timed_out_again)
             if decided(self._replicates):
                 break
-            looked_at = analysis
+            analysed = analysis
             if self._design.adapts_rounds:
                 adapt_rounds(self._trials, self._replicates)
         return Replication(tuple(self._replicates))
 
-    def _unfinished(self, looked_at: int) -> Replication:
-        return Replication(tuple(self._replicates[:looked_at]), unfinished=True)
+    def _unfinished(self, analysed: int) -> Replication:
+        return Replication(tuple(self._replicates[:analysed]), unfinished=True)
 
     def _take_up_to(self, analysis: int) -> Failure | None:
         """Add replicates up to this number; a Failure if one has no numbers."""
@@ -139,16 +139,16 @@ class _Loop:
     def _undisturbed(self, to_come: int) -> Replicate | Failure:
         trials, design = self._trials, self._design
 
-        def ask(patience_seconds: float) -> Replicate | Failure:
+        def repeat(patience_seconds: float) -> Replicate | Failure:
             return trials.take_replicate(
                 design.arms, rounds=self._rounds, purpose=design.purpose, patience_seconds=patience_seconds
             )
 
         if design.measured is None:
-            return ask(0.0)
+            return repeat(0.0)
         most_seconds = max(0.0, trials.left_seconds - self._cost(to_come - 1))
         turns, _ = quietly(
-            *(trials, self._draft, design.measured, ask, runs_of_replicate),
+            *(trials, self._draft, design.measured, repeat, runs_of_replicate),
             stage=design.stage,
             most_seconds=most_seconds,
         )

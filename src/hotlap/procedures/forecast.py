@@ -39,11 +39,11 @@ def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> F
     """Forecast the cost of trying these levers at once, from the launches and steps so far."""
     switched, launched = split(prospects) if trials.has_one_process else ([], list(prospects))
     launches, seconds = _screenings(trials, launched)
-    for screening in [next(screenings_in_one_launch(trials, plans_of.EMPTY, _settings(switched)), None)] * min(
-        2, len(switched)
-    ):
-        launches += 1
-        seconds += screening.seconds if screening is not None else 0.0
+    in_one_launch = next(screenings_in_one_launch(trials, plans_of.EMPTY, _settings(switched)), None)
+    if in_one_launch is not None:
+        times = min(2, len(switched))
+        launches += times
+        seconds += times * in_one_launch.seconds
     settings = _settings(prospects)
     rounding = any(prover.proof_for(it) != "exact" for it in settings)
     proof = usual_proof_cost(trials, plans_of.EMPTY, affordable_steps(trials)) if rounding else 0.0

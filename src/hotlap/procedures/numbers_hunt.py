@@ -44,7 +44,7 @@ from hotlap.redact import redacted, redacted_record, secrets_of
 from hotlap.trial.executor import Executor
 from hotlap.wording import ending_text
 
-Tell: TypeAlias = Callable[[str], object]
+Report: TypeAlias = Callable[[str], object]
 
 STEPS_BEFORE = 2
 """How many steps before the find are checked: its cause may be in an earlier step."""
@@ -81,27 +81,27 @@ def hunt(
     workload: Workload,
     options: HuntOptions,
     executor: Executor,
-    tell: Tell = lambda sentence: None,
+    report: Report = lambda sentence: None,
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> NumbersHunt:
     """Find the first number that is not finite, and the operation that made it.
 
-    ``tell`` is called with a sentence at each stage. Raises :class:`ScriptError` if the script fails for another
+    ``report`` is called with a sentence at each stage. Raises :class:`ScriptError` if the script fails for another
     reason, or never trains.
     """
     began = clock()
-    hunter = _Hunter(workload, options, executor, tell)
+    hunter = _Hunter(workload, options, executor, report)
     found = hunter.hunt()
     return msgspec.structs.replace(found, wall_seconds=clock() - began)
 
 
 class _Hunter:
-    def __init__(self, workload: Workload, options: HuntOptions, executor: Executor, tell: Tell) -> None:
+    def __init__(self, workload: Workload, options: HuntOptions, executor: Executor, report: Report) -> None:
         self._workload = workload
         self._options = options
         self._executor = executor
-        self._send = tell
+        self._report = report
         self._step_source: StepSource = "auto"
         self._first_seconds = 0.0
 
@@ -119,7 +119,7 @@ class _Hunter:
             compiled=first.compile.graphs > 0 or any(it.compiled for it in first.facts.models),
         )
         if first.bad_number is not None:
-            self._send(f"step {first.bad_number.step + 1}: {_noticed(first.bad_number)}")
+            self._report(f"step {first.bad_number.step + 1}: {_noticed(first.bad_number)}")
             return self._trace(found, first.bad_number)
         if not ran_through(first):
             return self._explain_failure(found, first)
@@ -138,7 +138,7 @@ class _Hunter:
 
         One that calls backward but no optimizer of torch runs once more, with its steps counted by calls of backward.
         """
-        self._send("watching loss, gradients and weights")
+        self._report("watching loss, gradients and weights")
         run = self._first_run()
         uncounted = run.bad_number is None and not run.steps.wall_seconds and run.facts.backwards_per_step > 0
         if uncounted and ran_through(run):
@@ -157,7 +157,7 @@ class _Hunter:
         for _ in range(MOST_REPETITIONS):
             if start is None:
                 break
-            self._send(f"the same steps again, every operation checked {_from(start)}")
+            self._report(f"the same steps again, every operation checked {_from(start)}")
             run = self._launch(start, noticed.step + 1 + STEPS_AFTER, self._patience)
             bad = run.bad_number
             if bad is not None and bad.noticed_in == "script":
@@ -197,7 +197,7 @@ class _Hunter:
         done = steps_done(first)
         if crashed and (done > 0 or _SPEAKS_OF_IT.search(output)):
             start = max(0, done - STEPS_BEFORE)
-            self._send(f"the script failed; the same steps again, every operation checked {_from(start)}")
+            self._report(f"the script failed; the same steps again, every operation checked {_from(start)}")
             run = self._launch(start, done + 1 + STEPS_AFTER, self._patience)
             if run.bad_number is not None:
                 return msgspec.structs.replace(
@@ -248,7 +248,7 @@ class _Hunter:
         run = repeated(
             lambda: self._executor.submit(request, self._executor.slots()[0]).result(),
             lambda run: (run,),
-            lambda: self._send("the script was killed from outside (SIGKILL); running it again"),
+            lambda: self._report("the script was killed from outside (SIGKILL); running it again"),
         )
         return redacted_record(run, secrets_of(self._workload, os.environ))
 

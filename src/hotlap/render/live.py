@@ -120,7 +120,7 @@ class LiveView:
         self._workload = workload
         self._clock = monotonic
         self._state = State()
-        self._ended_at = monotonic()
+        self._updated_at = monotonic()
         self._last_line = ""
         self._live: Live | None = None
         if interactive:
@@ -159,7 +159,7 @@ class LiveView:
     def update(self, progress: Progress) -> None:
         """Show one progress; on a terminal it is shown with the next redraw, elsewhere as a line at once."""
         self._state = fold(self._state, progress)
-        self._ended_at = self._clock()
+        self._updated_at = self._clock()
         if self._live is None:
             try:
                 self._print_line()
@@ -168,7 +168,7 @@ class LiveView:
                     raise
 
     def _screen(self) -> RenderableType:
-        return draw(self._workload, self._state, self._clock() - self._ended_at)
+        return draw(self._workload, self._state, self._clock() - self._updated_at)
 
     def _print_line(self) -> None:
         said = line(self._state)

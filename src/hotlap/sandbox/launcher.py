@@ -43,10 +43,10 @@ def main(order_path: str, control: int) -> NoReturn:
     with open(order_path, "rb") as file:
         order = Order.decoded(file.read())
     os.set_inheritable(control, False)
-    told, tell = os.pipe()
-    second = _start(order, told, tell, control)
-    os.close(tell)
-    said = _wait(second, told, control)
+    reader, writer = os.pipe()
+    second = _start(order, reader, writer, control)
+    os.close(writer)
+    said = _wait(second, reader, control)
     if said is not None and (said.left_running or _others_stay()):
         os.close(os.open(f"{order_path}{LEFT_RUNNING}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     _end_all()
@@ -56,7 +56,7 @@ def main(order_path: str, control: int) -> NoReturn:
     _exit_as(said.status)
 
 
-def _start(order: Order, told: int, tell: int, control: int) -> int:
+def _start(order: Order, reader: int, writer: int, control: int) -> int:
     """Start the process that starts the command; returns its number."""
     as_root = kernel.may_administrate()
     ground = None
@@ -76,18 +76,18 @@ def _start(order: Order, told: int, tell: int, control: int) -> int:
         _refuse(error)
     if second:
         return second
-    os.close(told)
+    os.close(reader)
     try:
         if not order.pid_namespace:
             kernel.adopt_orphans()
-            _keep(order, _command(order, ground, as_root=as_root, tell=tell), tell, control)
+            _keep(order, _command(order, ground, as_root=as_root, writer=writer), writer, control)
         kernel.end_with_parent(kernel.SIGKILL)
-        if _hung_up(tell):  # the owner ended before the kernel was asked to end us with it
+        if _hung_up(writer):  # the owner ended before the kernel was asked to end us with it
             os._exit(1)
         _isolate(order, ground, as_root=as_root)
     except OSError as error:
         _refuse(error)
-    _keep(order, _command(order, None, as_root=as_root, tell=tell, isolated=True), tell, control)
+    _keep(order, _command(order, None, as_root=as_root, writer=writer, isolated=True), writer, control)
 
 
 def _isolate(order: Order, ground: Ground | None, *, as_root: bool) -> None:
@@ -110,45 +110,45 @@ def _isolate(order: Order, ground: Ground | None, *, as_root: bool) -> None:
     kernel.drop_harmful_capabilities()
 
 
-def _command(order: Order, ground: Ground | None, *, as_root: bool, tell: int, isolated: bool = False) -> int:
+def _command(order: Order, ground: Ground | None, *, as_root: bool, writer: int, isolated: bool = False) -> int:
     """Start the command's process, which ends with this one; returns its number."""
     parent = os.getpid()
     command = os.fork()
     if command:
         return command
-    os.close(tell)
+    os.close(writer)
     try:
         if not isolated:
             _isolate(order, ground, as_root=as_root)
         kernel.end_with_parent(kernel.SIGKILL)
     except OSError as error:
         _refuse(error)
-    if os.getppid() != parent:  # before the kernel was told
+    if os.getppid() != parent:  # before the request reached the kernel
         os._exit(1)
     _become_command(order)
 
 
-def _keep(order: Order, command: int, tell: int, control: int) -> NoReturn:
+def _keep(order: Order, command: int, writer: int, control: int) -> NoReturn:
     """Reap children, report the command's status to the launcher, and end all that is left, also when the launcher is
     gone.
 
     In a pid namespace this is the first process: when it ends, the kernel ends all others.
     """
     watch, handle = select.poll(), _process_handle(command)
-    watch.register(tell, 0)
+    watch.register(writer, 0)
     if handle is not None:
         watch.register(handle, select.POLLIN)
     while True:
         status = _buried(command)
         if status is not None:
-            _send(tell, f"{status} {int(_others_stay())}")
+            _send(writer, f"{status} {int(_others_stay())}")
             break
         ready = watch.poll(_LOOK_MILLISECONDS if handle is None else _REAP_MILLISECONDS)
-        if any(descriptor == tell for descriptor, _ in ready):
+        if any(descriptor == writer for descriptor, _ in ready):
             break
     if not order.pid_namespace:
         _end_all()
-        if _hung_up(tell) and _hung_up(control):
+        if _hung_up(writer) and _hung_up(control):
             _remove_owned(order)
     os._exit(0)
 
@@ -218,11 +218,11 @@ class _End:
         self.left_running = left_running
 
 
-def _wait(second: int, told: int, control: int) -> _End | None:
+def _wait(second: int, reader: int, control: int) -> _End | None:
     """The end of the command; None when the order's owner is gone."""
     watch = select.poll()
     handle = _process_handle(second)
-    for descriptor in (told, control, handle):
+    for descriptor in (reader, control, handle):
         if descriptor is not None:
             watch.register(descriptor, select.POLLIN | select.POLLHUP)
     said = b""
@@ -230,15 +230,15 @@ def _wait(second: int, told: int, control: int) -> _End | None:
         ready = {descriptor for descriptor, _ in watch.poll(_LOOK_MILLISECONDS if handle is None else None)}
         if control in ready and not os.read(control, _READ_BYTES):
             return None
-        if told in ready:
-            received = os.read(told, _READ_BYTES)
+        if reader in ready:
+            received = os.read(reader, _READ_BYTES)
             said += received
             if not received:
-                watch.unregister(told)
+                watch.unregister(reader)
         if handle is None or handle in ready:
             gone, status = os.waitpid(second, os.WNOHANG)
             if gone:
-                said += _rest(told)
+                said += _rest(reader)
                 return _end_of(said.decode("ascii")) if said else _End(status)
 
 
@@ -255,10 +255,10 @@ def _process_handle(number: int) -> int | None:
         return None
 
 
-def _rest(told: int) -> bytes:
-    os.set_blocking(told, False)
+def _rest(reader: int) -> bytes:
+    os.set_blocking(reader, False)
     try:
-        return os.read(told, _READ_BYTES)
+        return os.read(reader, _READ_BYTES)
     except BlockingIOError:
         return b""
 

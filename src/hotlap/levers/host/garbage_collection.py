@@ -119,7 +119,8 @@ class _BetweenSteps:
         if self._updates == _FIRST_UPDATES:
             self._begin()
         elif self._is_on and gc.isenabled():
-            self._is_on = False  # the script enabled it again
+            self._is_on = False  # the script enabled it again: all objects are its collector's once more
+            gc.unfreeze()
         elif self._is_on and self._updates % self._every == 0 and time.perf_counter() >= self._due_at:
             began = time.perf_counter()
             gc.collect()
