@@ -81,7 +81,7 @@ def test_what_is_found_by_looking_into_a_folder_is_used_by_attribute(tmp_path: P
     assert found == ["pack.rules.one.forgotten"]
 
 
-def test_a_folder_whose_path_is_read_is_looked_into(tmp_path: Path) -> None:
+def test_a_folder_whose_path_is_read_is_searched(tmp_path: Path) -> None:
     looks = "import pkgutil\nimport pack.rules as folder\n"
     looks += "[__import__(it.name).check() for it in pkgutil.iter_modules(folder.__path__)]\n"
     one = "def check(): ...\ndef forgotten(): ...\n"

@@ -88,7 +88,7 @@ class Package:
 
     @classmethod
     def below(cls, folder: Path, *users: Path, imitated: Mapping[str, type]) -> Package:
-        """The package that lies in ``folder``, and the programs below ``users``."""
+        """The package in ``folder``, and the programs below ``users``."""
         words = (re.findall(r"\w+", it.read_text(encoding="utf-8")) for it in folder.rglob("*.html"))
         return cls(
             modules=tuple(definition(name, "", tree) for name, tree in parsed(folder)),

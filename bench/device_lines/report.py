@@ -57,7 +57,7 @@ def markdown(rows: Sequence[Row], files: Sequence[File]) -> str:
 
 def _parts(rows: Sequence[Row]) -> Iterator[str]:
     yield "From what tests really ran, process by process and line by line. On the CPU run the tests of the rooms,"
-    yield "many with profiles and devices that stand in for real ones; the simulated device, that of `tests/simulated`,"
+    yield "many with profiles and devices that imitate real ones; the simulated device, that of `tests/simulated`,"
     yield "proves logic and no speed. What ran on real hardware is taken from the results of `make bench-gpu` and"
     yield "`make bench-gpu-findings`."
     if not any(it.hardware for it in rows):

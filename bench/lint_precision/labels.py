@@ -11,7 +11,7 @@ from bench.lint_precision.corpus import Key
 from hotlap.errors import LintError
 
 Verdict = Literal["right", "wrong", "debatable"]
-"""``right``: what the rule says is true of this place, and following it helps or harms nobody. ``wrong``: it is not
+"""``right``: what the rule says is true of this place, and following it helps or does no harm. ``wrong``: it is not
 true. ``debatable``: true, but not worth a change, or it depends on what the file does not show."""
 
 FILE = Path(__file__).parent / "labels.jsonl"

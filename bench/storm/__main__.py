@@ -1,4 +1,4 @@
-"""Kill studies at work, at random moments and in every way that ``tests/storm`` knows, and look at what is left.
+"""Kill studies at work, at random moments and in every way of ``tests/storm``, and check what is left.
 
 Each kill has a study of its own, with real trials that are hard to end. After it, no process and no mount may
 be left within five seconds, the user's files must be as they were, the study must be readable, it must go on where it

@@ -289,7 +289,7 @@ def test_foreign_text_stays_text(project: Path) -> None:
         assert row.replace("\\|", "").count("|") == 4, "a bar in a cell is not a border"
 
 
-def test_the_suite_has_what_readers_of_junit_ask_for(project: Path) -> None:
+def test_the_suite_has_what_readers_of_junit_need(project: Path) -> None:
     """As in the schema that Jenkins publishes: attributes, their types, and the order of elements."""
     root = ElementTree.fromstring(check_junit(hostile(project), inconclusive_is="failed"))
     assert root.tag == "testsuites"

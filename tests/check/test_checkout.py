@@ -87,7 +87,7 @@ def test_the_tree_and_its_repository_stay_as_they_are(repository: Path, commit: 
     assert list((repository / ".git").glob("worktrees")) == []
 
 
-def test_data_that_git_does_not_know_is_reachable(repository: Path, commit: Commit, tmp_path: Path) -> None:
+def test_data_outside_of_git_is_reachable(repository: Path, commit: Commit, tmp_path: Path) -> None:
     commit(train_dot_py="old", data__README="of the data", _dot_gitignore="*.bin\n/cache/\n")
     (repository / "data" / "numbers.bin").write_bytes(b"123")
     (repository / "cache" / "deep").mkdir(parents=True)

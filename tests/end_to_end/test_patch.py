@@ -53,7 +53,7 @@ PAGES = make_setting("huge-pages")
 class Case:
     """A script, its plan, and those of the plan's levers that must not be in the patch.
 
-    ``folder`` is where a script runs that reads files beside it; a target without ``.py`` is a module of it.
+    ``folder`` is where a script runs that reads files of the same folder; a target without ``.py`` is a module of it.
     """
 
     target: str

@@ -31,7 +31,7 @@ def kept(root: Path, *replicates: Replicate, study: Study = fakes.FINISHED) -> S
         return load_study(journal.directory)
 
 
-def test_the_verification_is_the_last_set_of_the_plan_against_the_script(tmp_path: Path) -> None:
+def test_the_verification_is_the_last_comparison_with_the_script(tmp_path: Path) -> None:
     plan = fakes.FINISHED.plan
     first, last = turns(Plan(), Plan(), plan), turns(Plan(), Plan(), plan, seconds=2.0)
     found = gather(kept(tmp_path, first, turns(Plan(), Plan(), OTHER), last, turns(OTHER, OTHER, plan)))

@@ -37,7 +37,7 @@ def test_memory_that_runs_out_is_an_ending_and_the_next_launch_works(lab) -> Non
     lab.launch()
 
 
-def test_an_arm_that_runs_out_of_memory_leaves_its_set_without_rounds(lab) -> None:
+def test_an_arm_out_of_memory_leaves_a_replicate_without_rounds(lab) -> None:
     arms = (lab.assignment(), lab.assignment("--hog"))
     turns = lab.executor.take_turns(TurnRequest(arms=arms, rounds=3, block_seconds=0.1))
     assert any(isinstance(run.ending, OutOfMemory) for run in turns.runs)

@@ -214,9 +214,7 @@ def spans_from(triples: list[tuple[float, float, float]]) -> list[Span]:
     width=st.integers(min_value=30, max_value=160),
     ascii_only=st.booleans(),
 )
-def test_marks_lie_where_the_scale_says(
-    triples: list[tuple[float, float, float]], width: int, ascii_only: bool
-) -> None:
+def test_marks_are_placed_by_the_scale(triples: list[tuple[float, float, float]], width: int, ascii_only: bool) -> None:
     spans = spans_from(triples)
     *lines, ticks = [line for line, _ in plot_lines(spans, width, ascii_only=ascii_only)]
     left, dot, right = "[o]" if ascii_only else "├●┤"

@@ -231,9 +231,7 @@ def test_json_is_the_proof(studied: Path, capsys: pytest.CaptureFixture[str]) ->
     assert found["speed_of_files"] is None and found["inputs"] == 1
 
 
-def test_a_folder_is_replaced_only_if_it_is_ours_and_asked_for(
-    studied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_is_replaced_only_if_it_is_ours_and_forced(studied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert export(studied, "--to", "model", "--untimed") == 0
     (studied / "model" / "stale").write_text("of the earlier one")
     assert export(studied, "--to", "model", "--untimed") == 2

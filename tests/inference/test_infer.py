@@ -62,14 +62,14 @@ _SEGFAULT = Crashed(exit_code=-11, error="Segmentation fault")
 
 @dataclass
 class FakeModel(FakeExecutor):
-    """``errors`` is the relative error that a lever brings in, NaN where its outputs are; ``deaf`` levers are asked for
-    and compute in the model's own format all the same."""
+    """``errors`` is the relative error that a lever brings in, NaN where its outputs are; with ``ignored``
+    levers in its plan the model computes in its own format all the same."""
 
     folder: Path = Path()
     factors: dict[str, float] = field(default_factory=lambda: {"half-weights": 2.0, "inference-mode": 1.1})
     errors: dict[str, float] = field(default_factory=lambda: {"half-weights": 1e-3})
     drawn: bool = False
-    deaf: frozenset[str] = frozenset()
+    ignored: frozenset[str] = frozenset()
     crashes: frozenset[str] = frozenset()
     fault: Ending = _SEGFAULT
     engines: bool = False
@@ -97,7 +97,7 @@ class FakeModel(FakeExecutor):
     def _run(self, arm: Assignment, steps: int, seed: int) -> Run:
         run = super()._run(arm, steps, seed)
         levers = {it.lever for it in arm.plan.settings}
-        half = "half-weights" in levers - self.deaf
+        half = "half-weights" in levers - self.ignored
         packages = ENGINE_PACKAGES if self.engines else ()
         model = ModelFacts(kind="Net", parameters=100, linears=2, dtype="bfloat16" if half else "float32")
         autocast = "bfloat16" if "mixed-precision" in levers else ""
@@ -113,14 +113,14 @@ class FakeModel(FakeExecutor):
         return msgspec.structs.replace(run, steps=calls, blocks=blocks)
 
     def _engine(self, plan: Plan) -> EngineReport | None:
-        """An engine computes in the format asked for, unless it is deaf; one that is missing from its own graph takes
-        no operator."""
-        asked = next((it for it in plan.settings if it.lever in ("onnx-runtime", "openvino", "torchao-int8")), None)
-        if asked is None or asked.lever in self.absent:
+        """An engine computes in the format asked for, unless its lever is ignored; one that is missing from
+        its own graph takes no operator."""
+        engine = next((it for it in plan.settings if it.lever in ("onnx-runtime", "openvino", "torchao-int8")), None)
+        if engine is None or engine.lever in self.absent:
             return None
-        precision = str(dict(asked.values).get("precision", "int8")).removesuffix("-dynamic")
-        precision = "float32" if asked.lever in self.deaf else precision
-        return EngineReport(engine=asked.lever, precision=precision, operators=0 if asked.lever in self.idle else 9)
+        precision = str(dict(engine.values).get("precision", "int8")).removesuffix("-dynamic")
+        precision = "float32" if engine.lever in self.ignored else precision
+        return EngineReport(engine=engine.lever, precision=precision, operators=0 if engine.lever in self.idle else 9)
 
 
 ENGINES = {"onnx-runtime": 3.0, "openvino": 4.0, "torchao-int8": 1.5, "half-weights": 2.0, "compile": 1.2}
@@ -188,7 +188,7 @@ def test_an_engine_replaces_what_torch_was_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"deaf": frozenset({"openvino"})}, "was requested, but openvino computed in float32."),
+        ({"ignored": frozenset({"openvino"})}, "was requested, but openvino computed in float32."),
         ({"idle": frozenset({"openvino"})}, "ran no operator of the model."),
         ({"absent": frozenset({"openvino"})}, "the model ran without it."),
     ],
@@ -288,7 +288,7 @@ def test_random_weights_prove_nothing_but_what_is_exact(tmp_path: Path) -> None:
 
 
 def test_another_precision_than_requested_is_not_recommended(tmp_path: Path) -> None:
-    study = search(tmp_path, deaf=frozenset({"half-weights"}))
+    study = search(tmp_path, ignored=frozenset({"half-weights"}))
     found = verdict(study, "half-weights")
     assert isinstance(found, NotVerified)
     assert "bfloat16 was requested, but the model computed in float32." in found.reason

@@ -96,7 +96,7 @@ def test_editing_changes_nothing_but_its_own_arguments() -> None:
 
 
 @pytest.mark.parametrize("persistent", [True, False])
-def test_workers_persist_only_where_the_data_set_need_not_know_its_epoch(driver, persistent: bool) -> None:
+def test_workers_persist_only_if_the_data_set_ignores_the_epoch(driver, persistent: bool) -> None:
     driver.install(TWO)
     assert begun(driver, Squares() if persistent else Epochs()).persistent_workers is persistent
 

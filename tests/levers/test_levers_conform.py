@@ -113,7 +113,7 @@ every_lever = pytest.mark.parametrize("lever", EVERY.values(), ids=lambda it: it
 every_situation = pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS)
 
 
-def test_the_first_set_is_there() -> None:
+def test_the_first_levers_exist() -> None:
     assert set(all_levers()) >= EXPECTED
 
 

@@ -45,7 +45,7 @@ def on_device(**changed: Any) -> Machine:
     return on(HEALTHY, accelerators=(msgspec.structs.replace(DEVICE, **changed),))
 
 
-def test_a_healthy_machine_is_left_in_peace() -> None:
+def test_a_healthy_machine_has_no_complaints() -> None:
     assert advice(HEALTHY) == ()
 
 

@@ -50,7 +50,7 @@ def test_the_level_is_a_mean_over_replicates() -> None:
     assert found.low * found.high == pytest.approx(found.value**2)
 
 
-def test_no_level_without_samples_or_with_one_set() -> None:
+def test_no_level_without_samples_or_with_one_replicate() -> None:
     whole = turns(run(block()))
     assert levels.seconds_per_sample([whole], 0, confidence=0.95) is None
     assert levels.seconds_per_sample([whole, turns(run(block(samples=0)))], 0, confidence=0.95) is None
@@ -111,7 +111,7 @@ def test_a_start_ends_when_steps_are_as_fast_as_they_stay() -> None:
     assert levels.startup_seconds(run(startup=0.0, walls=slow_warm_up)) is None
 
 
-def test_extra_startup_is_compared_set_by_set() -> None:
+def test_extra_startup_is_compared_by_replicate() -> None:
     walls = (1.0,) + (0.1,) * 16
     plain, compiled = (lambda seconds: run(startup=seconds, walls=walls),) * 2
     replicates = [turns(plain(3.0 + it), plain(3.0), compiled(33.0 + it)) for it in range(3)]

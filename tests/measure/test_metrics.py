@@ -63,7 +63,7 @@ def test_each_memory_is_compared_by_itself() -> None:
     ]
 
 
-def test_one_set_or_an_unknown_peak_says_nothing() -> None:
+def test_one_replicate_or_an_unknown_peak_says_nothing() -> None:
     assert compare_metrics(replicates((100, 100, 50)), confidence=0.95) == ()
     assert compare_metrics(replicates((100, 100, 50), (100, 100, 0)), confidence=0.95) == ()
 

@@ -33,7 +33,7 @@ def test_a_metric_conforms(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", all_metrics())
-def test_it_is_compared_in_every_set(name: str) -> None:
+def test_it_is_compared_in_every_replicate(name: str) -> None:
     """Equal arms differ by nothing."""
     replicates = [Replicate(runs=(KNOWN,) * 3, rounds=((0.1,),) * 3)] * 3
     found = {it.metric: it for it in compare_metrics(replicates, confidence=0.95)}[name]
@@ -42,6 +42,6 @@ def test_it_is_compared_in_every_set(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", all_metrics())
-def test_where_one_launch_does_not_know_it_nothing_is_said(name: str) -> None:
+def test_where_one_launch_lacks_it_nothing_is_said(name: str) -> None:
     replicates = [Replicate(runs=(KNOWN, KNOWN, it), rounds=((0.1,),) * 3) for it in (KNOWN, KNOWN, Run())]
     assert name not in {it.metric for it in compare_metrics(replicates, confidence=0.95)}

@@ -229,27 +229,27 @@ def test_bad_shares_are_refused(share: float) -> None:
 # -- interim analyses ----------------------------------------------------------------------------------
 
 
-def test_all_looks_together_spend_five_per_cent() -> None:
+def test_all_analyses_together_spend_five_per_cent() -> None:
     assert [it.replicates for it in ANALYSES] == [3, 5, 8]
     assert sum(it.alpha for it in ANALYSES) == pytest.approx(0.05)
 
 
 @given(st.integers(3, 50))
-def test_later_looks_may_spend_no_less(replicates: int) -> None:
+def test_later_analyses_may_spend_no_less(replicates: int) -> None:
     assert speed.alpha_at(replicates) <= speed.alpha_at(replicates + 1) <= ANALYSES[-1].alpha
 
 
-def test_there_is_no_look_before_the_first() -> None:
+def test_there_is_no_analysis_before_the_first() -> None:
     with pytest.raises(ValueError, match="first interim analysis is at 3"):
         speed.alpha_at(2)
 
 
-def test_a_look_uses_its_own_confidence() -> None:
+def test_an_analysis_uses_its_own_confidence() -> None:
     assert speed.compare_at_analysis(*arms(random.Random(1), replicates=3)).confidence == pytest.approx(0.99)
     assert speed.compare_at_analysis(*arms(random.Random(1), replicates=8)).confidence == pytest.approx(0.975)
 
 
-def test_a_big_effect_is_decided_at_the_first_look() -> None:
+def test_a_big_effect_is_decided_at_the_first_analysis() -> None:
     got = speed.compare_at_analysis(*arms(random.Random(1), effect=-0.5, replicates=3, launch=0.01))
     assert got.verdict == "faster"
     assert speed.decided(got, 3)
@@ -262,7 +262,7 @@ def test_a_hopeless_candidate_is_given_up_early() -> None:
     assert speed.decided(got, 3, delta=0.05)
 
 
-def test_an_open_question_is_decided_at_the_last_look_only() -> None:
+def test_an_open_question_is_decided_at_the_last_analysis_only() -> None:
     source = random.Random(1)
     for replicates, expected in ((3, False), (5, False), (8, True), (9, True)):
         got = speed.compare_at_analysis(*arms(source, effect=-0.03, replicates=replicates, launch=0.3))
@@ -270,7 +270,7 @@ def test_an_open_question_is_decided_at_the_last_look_only() -> None:
         assert speed.decided(got, replicates) is expected
 
 
-def test_between_looks_nothing_is_decided() -> None:
+def test_between_analyses_nothing_is_decided() -> None:
     got = speed.compare_at_analysis(*arms(random.Random(1), effect=-0.5, replicates=4, launch=0.01))
     assert got.verdict == "faster"
     assert not speed.decided(got, 4)
@@ -282,7 +282,7 @@ def test_a_disturbed_baseline_needs_more_replicates() -> None:
     assert not speed.decided(got, 3)
 
 
-def test_a_comparison_with_too_little_confidence_for_its_look_is_refused() -> None:
+def test_too_little_confidence_for_an_analysis_is_refused() -> None:
     got = speed.compare(*arms(random.Random(1), replicates=3), confidence=0.95)
     with pytest.raises(ValueError, match="compare_at_analysis"):
         speed.decided(got, 3)

@@ -105,7 +105,7 @@ def test_what_was_advised_is_enough(step: float, startup: float, budget: int, se
         assert any(not isinstance(it.verdict, (Seen, Skipped)) for it in advised.outcomes)
 
 
-def test_a_budget_without_room_for_a_proof_ends_in_a_quick_look() -> None:
+def test_a_budget_too_short_for_a_proof_ends_with_a_screening() -> None:
     study, _ = search(script(), 60)
     assert study.status == "quick-look" and claims_nothing(study)
     found = verdicts(study)
@@ -137,7 +137,7 @@ def test_a_start_is_not_cut_off_by_the_budget() -> None:
     assert study.status == "quick-look" and study.account_before is not None
 
 
-def test_a_quick_look_on_purpose_tries_nothing_however_long_the_budget() -> None:
+def test_a_requested_screening_tries_nothing_in_any_budget() -> None:
     study, executor = search(script(), 3600, quick=True)
     assert study.status == "quick-look" and study.quick and claims_nothing(study)
     assert isinstance(verdicts(study)["half"], Seen)
@@ -205,7 +205,7 @@ class SlowSet(FakeExecutor):
             self.script = quiet
 
 
-def test_a_set_that_was_disturbed_does_not_count_for_ever() -> None:
+def test_a_disturbed_replicate_does_not_count_for_ever() -> None:
     one = named(lever("half"), lever("feed", proof="exact"))
     study, executor = search(script(step=0.036, startup=3.0), 900, levers=one, executor=SlowSet)
     assert executor.seconds <= 910

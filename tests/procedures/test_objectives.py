@@ -120,7 +120,7 @@ def test_speed_within_a_limit_of_memory() -> None:
     assert isinstance(refused, NoGain) and "Peak memory is 3.000x" in refused.reason
 
 
-def test_a_quick_look_shows_what_memory_it_saw() -> None:
+def test_a_quick_screening_shows_its_memory() -> None:
     study = search(for_memory(), quick=True, budget_seconds=600.0)
     looked = verdicts(study)["checkpoint"]
     assert isinstance(looked, Seen) and looked.metric == PEAK_BYTES and looked.speedup == pytest.approx(2.0)

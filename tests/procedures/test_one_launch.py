@@ -87,7 +87,7 @@ def tried(request: TurnRequest) -> list[str]:
     return [it.plan.settings[-1].lever for it in request.arms[2:]]
 
 
-def test_one_launch_looks_at_all_that_can_be_switched() -> None:
+def test_one_launch_screens_all_that_can_be_switched() -> None:
     executor = Recording(FakeScript(effects=EFFECTS))
     study = search(executor)
     first = executor.shared()[0]
@@ -110,7 +110,7 @@ def test_it_finds_what_launches_find_in_less_time() -> None:
     assert fast.seconds < slow.seconds
 
 
-def test_one_that_hangs_is_taken_out_and_the_rest_looked_at() -> None:
+def test_one_that_hangs_is_removed_and_the_rest_screened() -> None:
     executor = Recording(FakeScript(effects=EFFECTS))
     levers = named(*(switchable(it) for it in (*SWITCHED, "stuck")))
     study = search(executor, levers)
@@ -136,7 +136,7 @@ def test_where_several_processes_train_each_setting_is_launched() -> None:
     assert "half" in kept(study)
 
 
-def test_no_more_is_looked_at_in_one_launch_than_the_script_has_steps_for() -> None:
+def test_one_launch_screens_as_many_as_there_are_steps_for() -> None:
     executor = Recording(FakeScript(effects=EFFECTS, total_steps=100))
     study = search(executor)
     assert all(len(it.arms) * it.rounds * it.block_steps <= 100 for it in executor.shared())
@@ -157,7 +157,7 @@ def test_a_script_that_cannot_be_switched_is_launched(executor: Recording) -> No
     assert {"half", "feed"} <= kept(study)
 
 
-def test_a_look_at_memory_has_a_process_for_each() -> None:
+def test_a_screening_for_memory_has_a_process_for_each() -> None:
     effects = {setting("half"): Effect(peak=0.5), setting("step"): Effect(peak=0.9)}
     executor = Recording(FakeScript(effects=effects))
     study = search(executor, named(switchable("half"), switchable("step")), objective=Objective(metric=PEAK_BYTES))
@@ -165,7 +165,7 @@ def test_a_look_at_memory_has_a_process_for_each() -> None:
     assert "half" in kept(study)
 
 
-def test_a_quick_look_pays_for_one_start() -> None:
+def test_a_quick_screening_costs_one_launch() -> None:
     executor = Recording(FakeScript(effects=EFFECTS, startup_seconds=30.0))
     study = search(executor, named(*(switchable(it) for it in SWITCHED)), quick=True)
     assert study.status == "quick-look"

@@ -139,7 +139,7 @@ def test_steps_stay_within_a_script_that_ends_soon(evidence: Path) -> None:
 
 
 @pytest.mark.parametrize("total_steps", [90, None])
-def test_the_rules_know_how_long_a_script_runs_that_comes_to_its_end(
+def test_the_rules_get_the_duration_of_a_script_that_ends(
     evidence: Path, tmp_path: Path, total_steps: int | None
 ) -> None:
     executor = FakeExecutor(script(evidence, total_steps=total_steps))
@@ -307,7 +307,7 @@ def test_levers_that_answer_a_finding_go_first() -> None:
     assert order((hint,)) == order(())
 
 
-def test_a_search_keeps_its_findings_and_looks_again_when_levers_were_tried(evidence: Path) -> None:
+def test_a_search_profiles_again_once_levers_were_tried(evidence: Path) -> None:
     executor = FakeExecutor(script(evidence))
     study = tune(WORKLOAD, Options(), executor, levers=LEVERS, clock=executor.clock)
     assert study.kind == "search" and study.verification is not None

@@ -73,7 +73,7 @@ def test_the_rule_is_applied_at_its_analyses_alone(at: int, analyses: list[int])
     assert lab.told[1].running is None and lab.told[2].running is not None
 
 
-def test_a_budget_ends_the_looks_with_what_the_last_one_saw() -> None:
+def test_a_budget_ends_with_the_last_complete_analysis() -> None:
     lab = Lab(budget=1000.0)
     one = lab.trials.replicates_seconds(THREE, 1, 8)
     lab.trials.options = Options(budget_seconds=lab.trials.spent_seconds + 4.5 * one, rounds=8)
@@ -81,7 +81,7 @@ def test_a_budget_ends_the_looks_with_what_the_last_one_saw() -> None:
     assert (len(found.replicates), found.failure, found.unfinished) == (3, None, True)
 
 
-def test_what_the_clock_cut_after_a_look_is_not_counted() -> None:
+def test_what_is_cut_after_an_analysis_is_not_counted() -> None:
     lab = Lab(budget=1000.0)
     cut = Failure(0, Stopped(), "The time was over.", cut=True)
     design = Design(arms=THREE, purpose="x", accept=lambda turns: cut if lab.executor.taken == 5 else None)

@@ -47,7 +47,7 @@ def on_device(peak_gib: float, footprint_gib: float = 0.0) -> Run:
         # The allocator's reserve and the context count, not only what tensors held.
         (device(80), on_device(10, footprint_gib=22), 2, False),
         (device(1), on_device(0.05, footprint_gib=0.5), 2, False),
-        # Half of the device is another program's, whose memory stands in the footprint too.
+        # Half of the device is another program's, whose memory is part of the footprint too.
         (device(80, used_gib=40), on_device(10, footprint_gib=52), 2, False),
         (device(80, used_gib=40), on_device(8, footprint_gib=50), 3, True),
         (Machine(memory_bytes=10 * GIB), Run(host_peak_bytes=3 * GIB), 2, False),

@@ -120,7 +120,7 @@ def test_a_script_that_does_not_repeat_itself_verifies_nothing() -> None:
     assert isinstance(verdicts(study)["half"], (NotVerified, QualityLost))
 
 
-def test_the_next_best_setting_is_tried_when_the_best_breaks_the_numbers() -> None:
+def test_the_second_best_is_tried_when_the_best_breaks_numbers() -> None:
     effects = {
         setting("half", choice="reckless"): Effect(compute=0.3, loss=1.05),
         setting("half", choice="careful"): Effect(compute=0.6),

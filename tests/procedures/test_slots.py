@@ -99,7 +99,7 @@ def test_replicates_are_spread_over_the_slots_and_never_cut_between_them() -> No
     assert all(len(set(it)) == len(it) for it in executor.batches), "one replicate at a time on each slot"
 
 
-def test_no_more_run_at_the_same_time_than_the_next_look_needs() -> None:
+def test_no_more_run_at_once_than_the_next_analysis_needs() -> None:
     executor = Backwards(SCRIPT, 20)
     search(executor)
     assert max(map(len, executor.batches)) == 5  # of a verification

@@ -83,7 +83,7 @@ def kept(study: Study, name: str) -> Kept:
 QUIET: Mapping[str, float] = {"launch_noise": 0.004, "round_noise": 0.01}
 
 
-def test_what_looks_likely_is_proved_once_and_verified_once() -> None:
+def test_promising_levers_are_proved_once_and_verified_once() -> None:
     effects = {
         setting("half"): Effect(compute=0.5),
         setting("step"): Effect(optimizer=0.2),
@@ -164,7 +164,7 @@ def test_a_lever_that_pays_only_next_to_another_is_chosen() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_of_many_levers_the_idle_are_let_go(seed: int) -> None:
+def test_of_many_levers_those_without_effect_are_dropped(seed: int) -> None:
     """More levers than are tried in all their combinations."""
     effects = {
         setting("half"): Effect(compute=0.5),
@@ -255,7 +255,7 @@ def test_a_lever_that_adds_nothing_to_the_others_is_left_out_and_the_rest_verifi
     assert executor.fresh()[-1].arms[2].plan == study.plan
 
 
-def test_a_small_gain_is_looked_at_twice() -> None:
+def test_a_small_gain_is_screened_twice() -> None:
     script = FakeScript(effects={setting("small"): Effect(compute=0.87)}, **QUIET)
     study, executor = search(script, lever("small"))
     assert chosen(study) == {"small"}

@@ -106,7 +106,7 @@ def test_compiled_code_is_left_alone(observer: Observer) -> None:
     assert not any(model.hooked)
 
 
-def test_layers_are_looked_at_in_few_steps(observer: Observer) -> None:
+def test_layers_are_examined_in_few_steps(observer: Observer) -> None:
     model = Watched(apply_layers)
     train(model, steps=6)
     assert model.hooked == [False, True, True, False, False, False]

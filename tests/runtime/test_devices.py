@@ -51,7 +51,7 @@ def test_a_model_computes_where_an_accelerator_holds_any_of_it(model: Any, kind:
     assert device_kind(model) == kind
 
 
-def test_a_model_that_moves_is_looked_at_again() -> None:
+def test_a_model_that_moves_is_examined_again() -> None:
     hooks, model = Hooks(torch=torch), Parameters(("cpu", 10))
     assert hooks.device_kind(model) == "cpu"
     model.held = (("cuda", 10),)

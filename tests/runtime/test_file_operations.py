@@ -162,7 +162,7 @@ def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Child, 
         child.end()
 
 
-def test_any_sequence_looks_the_same_and_leaves_the_tree_alone(children: tuple[Child, Child]) -> None:
+def test_any_sequence_reads_the_same_and_changes_no_original(children: tuple[Child, Child]) -> None:
     SameWithAndWithout.plain, SameWithAndWithout.redirected = children
     run_state_machine_as_test(
         SameWithAndWithout,

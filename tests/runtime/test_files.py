@@ -113,7 +113,7 @@ def test_links_lead_to_what_the_script_wrote(desk: Desk) -> None:
     assert sorted(it.name for it in desk.work.iterdir()) == ["best.pt", "link", "real"]
 
 
-def test_every_way_to_look_agrees(desk: Desk) -> None:
+def test_every_way_to_read_a_file_agrees(desk: Desk) -> None:
     desk.give(old_txt="1", gone_txt="2", d__x_txt="3")
     seen = desk.run("""
         import fnmatch, glob, os

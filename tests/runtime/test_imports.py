@@ -309,7 +309,7 @@ def test_a_module_loaded_around_the_watch_is_noticed_at_any_lookup(watched: Watc
     assert watched.missed == ["fake"] and not watched.announced
 
 
-def test_a_module_loaded_around_the_watch_is_noticed_by_a_look(watched: Watched) -> None:
+def test_a_module_loaded_around_the_watch_is_noticed_later(watched: Watched) -> None:
     watched.give("fake/__init__.py", "")
     around_the_watch(watched.folder)
     watched.watch.look()

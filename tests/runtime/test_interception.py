@@ -386,7 +386,7 @@ def test_a_replayed_batch_may_be_grown_and_cut() -> None:
     assert resized(batch, 0.5)["inputs"].tolist() == [[0, 1], [2, 3]]
     assert resized(batch, 0.01)["labels"][0].tolist() == [0]
     assert resized(batch, 1.0) is batch and resized("no tensors", 2.0) == "no tensors"
-    assert batch["inputs"].shape == (3, 2), "the script's own batch stays as it is"
+    assert batch["inputs"].shape == (3, 2), "the script's own batch is unchanged"
 
 
 def test_a_grown_batch_is_counted_with_all_its_samples(watched: Watched) -> None:

@@ -14,7 +14,7 @@ from hotlap.runtime.layered import Layered
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """``os.rename`` and ``os.replace`` refuse what lies in ``old``, as overlayfs refuses old folders."""
+    """``os.rename`` and ``os.replace`` refuse the content of ``old``, as overlayfs refuses old folders."""
     asked: list[str] = []
     rename = os.rename
 

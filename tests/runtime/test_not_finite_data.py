@@ -94,7 +94,7 @@ def test_a_buffer_from_before_the_check(hunt: Hunt) -> None:
 def test_memory_that_was_never_written(hunt: Hunt) -> None:
     def train() -> None:
         model = Calls(torch.tanh)
-        model.scale = nn.Parameter(torch.empty(4))  # nobody wrote
+        model.scale = nn.Parameter(torch.empty(4))  # never written
         # What such memory holds is arbitrary; NaN is put there where no operation of torch is seen.
         model.scale.detach().numpy()[:] = INFINITY - INFINITY
         model.head.function = lambda x: x * model.scale
@@ -102,7 +102,7 @@ def test_memory_that_was_never_written(hunt: Hunt) -> None:
 
     found = origin(hunt(train))
     assert (found.source, found.operation, found.phase, found.name) == ("uninitialised", "empty", "setup", "scale")
-    assert found.site is not None and found.site.line == line("nobody wrote")
+    assert found.site is not None and found.site.line == line("never written")
 
 
 def test_nothing_but_what_the_script_wrote(hunt: Hunt) -> None:
@@ -161,7 +161,7 @@ def test_a_function_that_refuses_nan(hunt: Hunt) -> None:
     assert site is not None and site.line == line("refuses")
 
 
-def test_a_mask_that_is_looked_at_explains_no_end(hunt: Hunt) -> None:
+def test_a_mask_that_is_read_explains_no_end(hunt: Hunt) -> None:
     def train() -> None:
         mask = torch.full((4, 4), -INFINITY).triu(1)
         assert torch.isinf(mask).any()

@@ -17,7 +17,7 @@ LARGEST = sys.float_info.max
 @pytest.mark.parametrize(
     ("number", "told"), [(0.5, 0.5), (math.inf, LARGEST), (-math.inf, -LARGEST), (math.nan, LARGEST)], ids=str
 )
-def test_a_report_survives_numbers_that_json_does_not_know(number: float, told: float) -> None:
+def test_a_report_survives_numbers_that_json_lacks(number: float, told: float) -> None:
     """``clip_grad_norm_(parameters, inf)`` is how norms are measured, and learning rates go wrong."""
     report = Report(
         run=Run(

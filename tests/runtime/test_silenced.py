@@ -1,7 +1,7 @@
 """Trackers that a script explicitly sends online: nothing arrives at a server, and the script continues as usual.
 
-Most trackers are stand-ins with the signatures of the real ones, whose calls reach a server unless they are told not
-to. MLflow, Weights & Biases and huggingface_hub are also tested themselves, where they are installed.
+Most trackers are stand-ins with the signatures of the real ones, whose calls reach a server unless that is
+disabled. MLflow, Weights & Biases and huggingface_hub are also tested themselves, where they are installed.
 """
 
 from __future__ import annotations
@@ -386,7 +386,7 @@ HfApi().create_commit("me/model", [], commit_message="new weights")
 def test_nothing_is_sent_and_the_report_says_so(case: str, tmp_path: Path, stand_ins: Path, server: Server) -> None:
     notes = run(ONLINE[case], tmp_path / "kept", server, stand_ins)
     assert server.connections == 0
-    assert notes, "the script asked for the network, and there is no note"
+    assert notes, "the script requires the network, and there is no note"
     package = case.partition(" ")[0].partition(".")[0]
     assert len(notes) == len(set(notes)) and all(package in note for note in notes)
 

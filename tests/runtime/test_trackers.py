@@ -15,7 +15,7 @@ def test_no_tracker_is_sent_to_the_network(tmp_path: Path) -> None:
     assert not [value for value in variables.values() if value.startswith(("http:", "https:"))]
 
 
-def test_folders_lie_in_the_study(tmp_path: Path) -> None:
+def test_folders_are_in_the_study(tmp_path: Path) -> None:
     study = tmp_path / "a study"
     variables = tracker_environment(study)
     address = urlsplit(variables["MLFLOW_TRACKING_URI"])

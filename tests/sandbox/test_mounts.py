@@ -34,7 +34,7 @@ def test_mounts_are_those_that_paths_reach() -> None:
     assert next(iter(mounts)) == "/"
 
 
-def test_roots_layers_lie_over_every_mount_with_files(tmp_path: Path) -> None:
+def test_roots_layers_cover_every_mount_with_files(tmp_path: Path) -> None:
     mounts = [mount("/"), mount(str(tmp_path)), mount("/proc", kind="proc"), mount("/usr", writable=False)]
     assert points_of_root(mounts) == ["/", str(tmp_path)]
 

@@ -1,6 +1,6 @@
 """A DataLoader's workers on simulated time.
 
-Each worker has a clock of its own. What it is asked for carries the moment at which it was asked, before which it does
+Each worker has a clock of its own. A request carries the moment at which it was made, before which the worker does
 not begin; a batch carries the moment at which it was done, until which the training process waits for it.
 """
 

@@ -347,7 +347,7 @@ def test_random_damage_raises_no_unexpected_error(
 def test_memory_does_not_grow_with_the_file_but_with_its_events(tmp_path: Path) -> None:
     writer = training_trace(steps=400)
     for event in writer.events:
-        event["args"]["Call stacks nobody asked for"] = "x" * 4000
+        event["args"]["Unknown call stacks"] = "x" * 4000
     path = write_text(tmp_path / "trace.json.gz", kineto_text(writer.events))
     tracemalloc.start()
     try:

@@ -63,7 +63,7 @@ def test_a_counter_that_cannot_be_stored_still_counts(tmp_path: Path) -> None:
     assert StepCounters(tmp_path / "no such folder").read() == []
 
 
-def test_stalls_are_told_from_progress(tmp_path: Path) -> None:
+def test_stalls_are_distinguished_from_progress(tmp_path: Path) -> None:
     now = [0.0]
 
     def after(seconds: float) -> bool:

@@ -70,7 +70,7 @@ def another_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
 
 
-def test_a_study_of_ours_goes_on_unasked(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_of_ours_continues_without_approval(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = interrupted()
     assert made_here(folder)
     code, requests = resume(str(folder))

@@ -1,4 +1,4 @@
-"""Uses most of what makes training fast already: workers, bf16 autocast, channels_last, a fused optimizer."""
+"""Uses most levers already: workers, bf16 autocast, channels_last, a fused optimizer."""
 
 import argparse
 import json

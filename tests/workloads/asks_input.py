@@ -1,4 +1,4 @@
-"""Wants an answer from the terminal before it trains."""
+"""Reads a line from the terminal before it trains."""
 
 import json
 

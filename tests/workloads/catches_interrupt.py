@@ -1,4 +1,4 @@
-"""Catches KeyboardInterrupt, then saves and evaluates as if all were well."""
+"""Catches KeyboardInterrupt, then saves and evaluates as after a normal end."""
 
 import argparse
 import json

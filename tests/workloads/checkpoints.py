@@ -1,4 +1,4 @@
-"""Writes checkpoints, keeps the last two, resumes from the newest; writes a log beside them."""
+"""Writes checkpoints, keeps the last two, resumes from the newest; writes a log to the same folder."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Is done after three steps, before anything could warm up."""
+"""Ends after three steps, before the warm-up is over."""
 
 import json
 

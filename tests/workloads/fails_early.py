@@ -1,4 +1,4 @@
-"""Fails before its first step, as scripts do whose data is not there."""
+"""Fails before its first step, as scripts do whose data is missing."""
 
 from pathlib import Path
 

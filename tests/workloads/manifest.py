@@ -1,4 +1,4 @@
-"""What is true of each workload of this folder: the tests compare hotlap's account with it."""
+"""The expected account of each workload of this folder, with which the tests compare hotlap's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Something goes wrong at one step: the loss is no number, the script hangs, leaves, or runs out of memory."""
+"""One step fails: the loss is not finite, or the script hangs, exits, or runs out of memory."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""The dataset draws random numbers that nobody seeds: two runs of the same script differ."""
+"""The dataset draws random numbers without a seed: two runs of the same script differ."""
 
 import argparse
 import json

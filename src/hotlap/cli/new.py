@@ -22,7 +22,7 @@ compilation, accumulation, a fused optimizer, losses read without waits, exact r
 needs torch and nothing of hotlap, and runs at once, without a network, on real data:
 
   image  a residual network on scikit-learn's handwritten digits
-  text   a transformer that tells which package of Python's library a piece of code is from
+  text   a transformer that predicts which package of Python's library a piece of code is from
   lm     a language model of the code of Python's library, byte by byte
 
 What exists is never replaced unless --force is given."""

@@ -162,7 +162,7 @@ class ModelFacts(Record, frozen=True, kw_only=True):
 class ScriptFacts(Record, frozen=True, kw_only=True):
     """What hotlap saw the script do; levers decide by it whether they apply.
 
-    ``files`` are the files that the sites lie in, as they were when the script was run. ``samples_from`` is what the
+    ``files`` are the files of the sites, as they were when the script was run. ``samples_from`` is what the
     samples of steps were counted by. ``zeroes_gradients`` says that it called ``zero_grad(set_to_none=False)``.
     ``garbage_share`` is the share of its time that Python's garbage collector took; None if that was not observed.
     ``inputs`` are those that the model of an inference target is called with in turn (0 for a script that trains), and

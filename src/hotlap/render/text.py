@@ -179,7 +179,7 @@ def speedup(of: Estimate, level: float) -> str:
 
 def markdown(foreign: str) -> str:
     """Cleaned text on one line that Markdown shows as it is, in a table as well: none of it becomes markup, and no
-    name behind an ``@`` nor number behind a ``#`` a reference (for that a comment stands in between)."""
+    name behind an ``@`` nor number behind a ``#`` a reference (a comment in between prevents that)."""
     return _MARKDOWN.sub(_escaped, one_line(foreign, limit=2000))
 
 

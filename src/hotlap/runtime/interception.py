@@ -24,7 +24,7 @@ _Reason: TypeAlias = Literal["capture", "suspended"]
 
 
 class Interception:
-    """All patches of one process. ``roots`` tells which modules are the models."""
+    """All patches of one process. ``roots`` holds which modules are the models."""
 
     def __init__(self, hooks: Hooks) -> None:
         self.hooks = hooks

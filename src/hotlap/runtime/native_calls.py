@@ -130,7 +130,7 @@ def _lmdb_environment(overlay: Overlay, path: str, arguments: Arguments, keyword
     """A folder with two files, or one file with its lock next to it."""
     in_folder = given(arguments, keywords, 2, "subdir", True)
     if given(arguments, keywords, 3, "readonly", False):
-        keywords.setdefault("lock", False)  # nobody else writes to it, and its lock would be written to
+        keywords.setdefault("lock", False)  # has one writer, and its lock would be written to
         return _reads(overlay, path, arguments, keywords)
     if not in_folder:
         overlay.for_writing(f"{path}-lock", _UPDATE)

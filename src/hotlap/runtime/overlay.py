@@ -58,7 +58,7 @@ class Overlay(View):
 
     def for_change(self, path: str, *, follow: bool = True) -> str:
         """Where on the disk to change the length, the mode or the times of what the script calls ``path``. An owner may
-        change the mode of a file that nobody may write, and the kernel refuses what the mode of the copy forbids."""
+        change the mode of a read-only file, and the kernel refuses what the mode of the copy forbids."""
         place = self._resolve(path, follow=follow)
         found = self._existing(place) if place.protected else None
         if found is None or _is_device(found[1]):

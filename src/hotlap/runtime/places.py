@@ -21,7 +21,7 @@ _DEVICES = ("/dev", "/proc", "/sys")
 
 @dataclass(frozen=True)
 class Places:
-    """``roots`` says for some directories whether what lies in them is protected; ``unnamed`` are those whose files
+    """``roots`` says for some directories whether their content is protected; ``unnamed`` are those whose files
     reports leave out."""
 
     roots: Mapping[str, bool]

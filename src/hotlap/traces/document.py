@@ -114,7 +114,7 @@ class TraceDocument:
             if found:
                 self._head = text[: found.end()]
                 return text[found.end() :]
-            self._refuse_endless(text, "What stands in front of the events")
+            self._refuse_endless(text, "What precedes the events")
         raise self._without_events(text)
 
     def _decode(self, rest: bytes, piece: bytes, cut: int) -> tuple[Batch, bytes, bool]:

@@ -64,7 +64,7 @@ _NONE_GAPS = (
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """One way of isolating; ``beside_the_run``: layers lie in the run's folder, else in the temporary directory."""
+    """One way of isolating; ``beside_the_run``: layers are in the run's folder, else in the temporary directory."""
 
     mode: ProtectionMode
     pid_namespace: bool = False

@@ -48,7 +48,7 @@ def patched_copy(workload: Workload, files: Mapping[Path, bytes], folder: Path) 
 
 
 def _top(workload: Workload, files: Mapping[Path, bytes]) -> Path:
-    """The folder to copy: what the script (or, for a module, the working directory) and all files lie in."""
+    """The folder to copy: what the script (or, for a module, the working directory) and all files are in."""
     script = script_of(workload)
     imported_from = Path(workload.directory)
     if workload.kind == "script" and script is not None:
@@ -96,7 +96,7 @@ class _Copying:
 
 
 def _holds_python(folder: Path) -> bool:
-    """Whether Python files lie directly in it; links are followed by nobody."""
+    """Whether Python files lie directly in it; links are not followed."""
     if folder.is_symlink():
         return False
     try:

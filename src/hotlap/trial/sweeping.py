@@ -117,7 +117,7 @@ def _sweep_folder(folder: Path, removal: Removal) -> bool:
 
 
 def _taken_over(folder: Path) -> int | None:
-    """The lock on a folder's mark, where it is ours, has a mark, and nobody holds it."""
+    """The lock on a folder's mark, where it is ours, has a mark, and no process holds it."""
     try:
         descriptor = os.open(folder / OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

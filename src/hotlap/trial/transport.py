@@ -18,7 +18,7 @@ _LOOPBACK = "127.0.0.1"
 
 class Transport(Protocol):
     """Where a controller listens. ``secret`` is the first line of every connection that is a child's; empty where
-    nobody else can connect."""
+    no other user can connect."""
 
     listener: socket.socket
     secret: bytes

@@ -52,7 +52,7 @@ def at(evidence: RunEvidence, line: int) -> list[LoopCall]:
 def test_calls_are_counted_at_their_lines(launch: Any, line_of: Any) -> None:
     run, evidence = launch(LOOP)
     assert isinstance(run.ending, Stopped), run.ending
-    # The last step's end is the launch's; of the others, those followed by an evaluation tell it what comes after.
+    # The last step's end is the launch's; of the others, those followed by an evaluation show what comes after.
     expected = {
         "# in a function": ("print", "other"),
         "# logged": ("logging", "other"),

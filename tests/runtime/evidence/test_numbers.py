@@ -173,7 +173,7 @@ def test_what_runs_under_the_profiler_is_left_out(launch: Any) -> None:
 
 
 def test_gradients_of_an_unknown_kind_are_left_alone(launch: Any) -> None:
-    """Those of sharded models know their own norm, which requires communication."""
+    """Those of sharded models compute their own norm, which requires communication."""
     script = """
     class Sharded(torch.Tensor):
         @classmethod

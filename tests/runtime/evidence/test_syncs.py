@@ -239,7 +239,7 @@ import threading
 stop, read = threading.Event(), []
 def watch():
     while not stop.wait(0.0005):
-        read.append(torch.ones(1).item())                        # beside the training
+        read.append(torch.ones(1).item())                        # on another thread
 threading.Thread(target=watch, daemon=True).start()
 for inputs, targets in DataLoader(data, batch_size=32, num_workers=1):
     optimizer.zero_grad()
@@ -255,7 +255,7 @@ assert len(read) > 10, len(read)
 def test_other_threads_keep_no_step_waiting(launch: Any, line_of: Any) -> None:
     run, evidence = launch(THREADS, steps=1000)
     assert run.ending == Completed()
-    assert rows(evidence, line_of("# beside the training")) == []
+    assert rows(evidence, line_of("# on another thread")) == []
     assert rows(evidence, line_of("# in the training")) == [("item", "other", 124, 124)]
 
 

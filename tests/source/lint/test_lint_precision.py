@@ -38,7 +38,7 @@ def a_label(hit: Hit, verdict: str) -> Label:
     )  # fmt: skip
 
 
-def test_a_hit_without_a_label_is_not_looked_at() -> None:
+def test_a_hit_without_a_label_does_not_count() -> None:
     hits = [a_hit("HL201", it) for it in range(4)]
     labels = {it.key: a_label(it, verdict) for it, verdict in zip(hits, ("right", "wrong", "debatable"), strict=False)}
     score = scores(hits, labels, RULES)[0]

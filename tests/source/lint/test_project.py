@@ -170,7 +170,7 @@ def test_a_step_in_another_file_makes_the_loop_around_its_call_one_that_trains(t
 
 
 def test_what_is_missing_in_a_file_may_be_in_another(tmp_path: Path) -> None:
-    """Rules about something missing see only the file, and report nothing that they cannot know."""
+    """Rules about something missing see only the file, and report nothing that another file may decide."""
     base = """
         class Base:
             def begin(self):
@@ -240,7 +240,7 @@ def test_files_that_cannot_be_parsed_or_import_each_other(tmp_path: Path) -> Non
     assert not report.findings and not report.problems
 
 
-def test_what_is_looked_at_is_bounded(tmp_path: Path) -> None:
+def test_what_is_read_is_bounded(tmp_path: Path) -> None:
     files = {"hub.py": "import torch\nloss.backward()\n"}
     files |= {f"user{number}.py": "import hub\nfloat(x)\n" + "x = 1\n" * number for number in range(60)}
     files["large.py"] = "import hub\nfloat(x)\n" + "x = 1\n" * 100_000

@@ -45,7 +45,7 @@ def test_the_script_alone(tmp_path: Path) -> None:
         (list(FILES), "train.py, README.md and requirements.txt exist already"),
     ],
 )
-def test_what_exists_is_never_replaced_unasked(tmp_path: Path, present: list[str], said: str) -> None:
+def test_what_exists_is_never_replaced_without_force(tmp_path: Path, present: list[str], said: str) -> None:
     for name in present:
         (tmp_path / name).write_text("mine", encoding="utf-8")
     with pytest.raises(UsageError, match=f"{said}; nothing was written"):

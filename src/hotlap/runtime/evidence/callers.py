@@ -118,6 +118,6 @@ class Callers:
 
 
 def passes_on(code: CodeType) -> bool:
-    """Whether one of our own functions stands in a doorway, where it passes the user's call on: such functions are made
+    """Whether one of our own functions is a wrapper, which passes the user's call on: such functions are made
     within another. All others call on their own account."""
     return "<locals>" in code.co_qualname and not code.co_name.startswith("<")

@@ -38,7 +38,7 @@ COLLECTORS: tuple[Callable[[Interception, UnitClock], Collector], ...] = (
 class Recorder:
     """Tells the collectors when to count, runs the profiler over the last steps, and writes the result.
 
-    Calls are counted from the end of the first step on, and not while the profiler is running. ``rank`` tells which of
+    Calls are counted from the end of the first step on, and not while the profiler is running. ``rank`` says which of
     the processes that train together this one is.
     """
 

@@ -164,7 +164,7 @@ class Sources:
 
     def _read(self, path: Path) -> Code:
         if path.suffix != ".py" or any(it in _INSTALLED for it in path.parts) or path.is_relative_to(_STANDARD):
-            raise NotPossible(f"The line to change lies in {path}, which is not one of your files.")
+            raise NotPossible(f"The line to change is in {path}, which is not one of your files.")
         try:
             source = read_source(path)
             return Code(source)

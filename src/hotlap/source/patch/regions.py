@@ -115,7 +115,7 @@ def _block_with_forward(
     backward: Backward, forwards: Sequence[tuple[Code, ast.Call]], covered: set[ast.Call]
 ) -> tuple[list[ast.stmt] | None, ast.stmt]:
     """The innermost block around the backward in which a forward, or a call that leads to one, comes before it; None
-    where all its forwards stand in a region already."""
+    where all its forwards are in a region already."""
     code, statement = backward.code, backward.statement
     while True:
         block = code.block(statement)

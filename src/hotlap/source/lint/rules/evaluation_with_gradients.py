@@ -188,7 +188,7 @@ good = {
             with torch.no_grad():
                 evaluate(model, loader)
         """,
-    "in a with that nobody knows": """
+    "in an unknown with": """
         import torch
         from helpers import evaluating
 

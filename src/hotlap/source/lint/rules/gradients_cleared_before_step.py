@@ -7,7 +7,7 @@ silent.
 
 ## Why it is wrong
 The step finds no gradients: it changes nothing, or, with weight decay and momentum, only that. The loss is computed and
-printed as always, so nothing tells that the model does not learn.
+printed as always, so nothing shows that the model does not learn.
 
 ## Example
     loss.backward()

@@ -2,7 +2,7 @@
 
 ## What it does
 Finds a `DataLoader` whose `num_workers` is absent or 0 although its data set works for every sample: it reads a file,
-decodes it, or calls a transform or tokenizer, in `__getitem__` or in a function that this calls. Data sets that lie in
+decodes it, or calls a transform or tokenizer, in `__getitem__` or in a function that this calls. Data sets that are in
 memory are not reported, nor those whose contents are unknown, nor a loader that is given unknown `**arguments`.
 
 ## Why it is slow

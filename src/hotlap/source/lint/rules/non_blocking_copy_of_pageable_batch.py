@@ -4,7 +4,7 @@
 Finds a `DataLoader` without `pin_memory=True` whose batches are copied to a device with `non_blocking=True`.
 
 ## Why it is slow
-The device can only fetch by itself what lies in pinned memory. Of ordinary memory the driver makes a pinned copy first,
+The device can only fetch by itself from pinned memory. Of ordinary memory the driver makes a pinned copy first,
 and the host waits for it: `non_blocking=True` changes nothing. With `pin_memory=True` a thread of the loader pins each
 batch while the model computes.
 

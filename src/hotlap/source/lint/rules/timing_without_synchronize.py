@@ -101,7 +101,7 @@ def _end(context: Context, difference: ast.BinOp) -> ast.expr:
 
 
 def _between(context: Context, start: ast.Call, difference: ast.BinOp) -> Sequence[ast.Call]:
-    """The calls of the same function that run between the two readings, as they stand in the source."""
+    """The calls of the same function that run between the two readings, in the order of the source."""
     scope: Scope = context.tree.scope(start)
     after, before = _position(start), _position(_end(context, difference))
     calls = (it for it in context.tree.of(ast.Call) if after < _position(it) < before)
@@ -279,7 +279,7 @@ good = {
         torch.cuda.synchronize()
         print(time.perf_counter() - start)
         """,
-    "a function that nobody sees": """
+    "a function defined elsewhere": """
         import time
         import torch
         from helpers import timed_step
