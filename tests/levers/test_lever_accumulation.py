@@ -225,5 +225,5 @@ def test_it_is_skipped_with_a_reason(found: Situation, reason: str) -> None:
 
 
 def test_it_says_why_it_is_not_written_into_source() -> None:
-    (wish,) = rewrite(ScriptFacts(models=(MODEL,)), setting(2))
-    assert isinstance(wish, NoSourceForm)
+    (change,) = rewrite(ScriptFacts(models=(MODEL,)), setting(2))
+    assert isinstance(change, NoSourceForm)

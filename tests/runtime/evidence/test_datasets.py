@@ -57,12 +57,12 @@ def test_time_is_found_where_it_goes() -> None:
     found = profiled(dataset, batch_size=16)
     assert found is not None
     assert (found.dataset, found.samples) == ("Made", 64)
-    dearest = found.functions[0]
-    assert dearest.name == "built-in method builtins.sum" and dearest.file == "" and dearest.calls == 64
+    costliest = found.functions[0]
+    assert costliest.name == "built-in method builtins.sum" and costliest.file == "" and costliest.calls == 64
     by_name = {it.name: it for it in found.functions}
     own = by_name["transform"]
     assert own.file == __file__ and own.line == transform.__code__.co_firstlineno
-    assert dearest.own_seconds <= own.total_seconds <= found.seconds
+    assert costliest.own_seconds <= own.total_seconds <= found.seconds
     assert 0 < found.collate_seconds < found.seconds
     assert found.sample_devices == ("cpu",) and found.accelerator_calls == ()
     assert found.site is not None and found.site.function == "__getitem__" and found.site.file == __file__
