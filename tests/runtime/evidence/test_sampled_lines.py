@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -147,3 +149,41 @@ def test_what_the_line_was_in_is_reported(launch: Any, line_of: Callable[[str], 
 def _most_met(evidence: RunEvidence, number: int) -> str:
     seen = [it for it in lines(evidence, number) if it.phase != "startup"]
     return max(seen, key=lambda it: it.seconds).native
+
+
+COLLECTING = """
+import _thread, gc, sys, threading, time
+from hotlap.runtime.evidence.sampled_lines import MAXIMUM_DEPTH, _stack_of
+
+def collected(phase, _):
+    if threading.get_ident() == sampler.ident:
+        time.sleep(1e-4)  # the other thread returns from everything meanwhile
+
+def deep(frames):
+    if frames:
+        deep(frames - 1)
+    else:
+        time.sleep(1e-5)
+
+def sample():
+    while depths.count(MAXIMUM_DEPTH) < 20:
+        depths.append(len(_stack_of(trainer)))
+
+trainer, depths = _thread.get_ident(), []
+sampler = threading.Thread(target=sample)
+sys.setrecursionlimit(10_000)
+gc.set_threshold(1)
+gc.callbacks.append(collected)
+sampler.start()
+while sampler.is_alive():
+    for frames in (1, 3_000):
+        deep(frames)
+assert gc.isenabled()
+gc.disable()
+_stack_of(trainer)
+assert not gc.isenabled()
+"""
+
+
+def test_a_collection_cannot_take_away_the_frames_that_are_being_read() -> None:
+    subprocess.run([sys.executable, "-c", COLLECTING], check=True, timeout=120)

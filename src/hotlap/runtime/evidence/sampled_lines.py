@@ -10,11 +10,16 @@ Start-up is sampled too, from torch's import on; steps that run under the profil
 from __future__ import annotations
 
 import _thread
+import gc
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import accumulate, chain, repeat, takewhile
+from operator import attrgetter, call, methodcaller
 from random import Random
 from types import CodeType
 from typing import Any, NamedTuple, TypeAlias
@@ -55,6 +60,9 @@ class _Frame(NamedTuple):
     code: CodeType
     instruction: int
     names: dict[str, Any]
+
+
+_FRAME_FIELDS = ("f_code", "f_lasti", "f_globals")
 
 
 class _Seen(NamedTuple):
@@ -155,12 +163,7 @@ class SampledLines:
 
     def _sample(self, last: float) -> float:
         """Record where the thread is, ``last`` being the time of the sample before; the time of this one."""
-        frame = sys._current_frames().get(self._clock.trainer)
-        # First of all, and fast: the thread may run on at any moment, and its frames with it.
-        stack: list[_Frame] = []
-        while frame is not None and len(stack) < MAXIMUM_DEPTH:
-            stack.append(_Frame(frame.f_code, frame.f_lasti, frame.f_globals))
-            frame = frame.f_back
+        stack = _stack_of(self._clock.trainer)  # first of all: the thread runs on
         phase = self._phase()
         now = _now()
         seconds = now - last
@@ -252,6 +255,23 @@ class SampledLines:
                 ),
             )
         }
+
+
+def _stack_of(thread: int) -> list[_Frame]:
+    """Frames of another thread, innermost first; none before its first and when it has ended.
+
+    Python 3.11 makes a frame object when it is asked for one, which may collect garbage; a finalizer then lets the
+    other thread run, whose frames go while they are being read, and the process ends by SIGSEGV. So nothing is
+    collected meanwhile, and no line of Python stands between the calls, where the interpreter could change hands: the
+    script never finds its collector off.
+    """
+    innermost = map(methodcaller("get", thread), map(call, (sys._current_frames,)))
+    frames = accumulate(chain(innermost, repeat("f_back", MAXIMUM_DEPTH - 1)), getattr)
+    found: list[tuple[CodeType, int, dict[str, Any]]] = []
+    read = partial(found.extend, map(attrgetter(*_FRAME_FIELDS), takewhile(bool, frames)))
+    calls: tuple[Callable[[], object], ...] = (gc.disable, read, gc.enable) if gc.isenabled() else (read,)
+    deque(map(call, calls), maxlen=0)
+    return [_Frame(*it) for it in found]
 
 
 class _SleepClock:
