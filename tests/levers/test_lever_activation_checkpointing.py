@@ -164,7 +164,8 @@ def test_a_model_of_transformers_is_switched_by_itself(driver) -> None:
         assert len(calls) == expected
     for loss, gradient in runs[1:]:
         assert loss == runs[0][0]
-        assert torch.equal(gradient, runs[0][1])
+        # Another dropout mask would change every digit; the last bits depend on where the recomputed tensors lie.
+        torch.testing.assert_close(gradient, runs[0][1], rtol=1e-4, atol=1e-7)
 
 
 def test_the_largest_run_is_found_within_a_sequential() -> None:
