@@ -23,7 +23,10 @@ from hotlap.experiment.options import Options
 from hotlap.render.json import VERSIONS, study_json
 from hotlap.study import create_study
 
-WITHOUT_JSON = {"run": "standard output belongs to the script that it becomes"}
+WITHOUT_JSON = {
+    "run": "standard output belongs to the script that it becomes",
+    "completion": "it prints a program of the shell",
+}
 
 SEARCH = ("--only", "compile,huge-pages")
 # For each command, arguments that give an answer without a process, and the exit code.
@@ -61,8 +64,8 @@ KINDS = {
     "rule": "rules",
 }
 PAGES = [("findings", "loader-bound"), ("levers", "loader"), ("rule", "HL201")]
-# Commands that start processes, whose own tests cover both options.
-ELSEWHERE = {"run", "check", "patch"}
+# Commands that start processes or print a program; their own tests cover both options.
+ELSEWHERE = {"run", "check", "patch", "completion"}
 
 
 @pytest.fixture

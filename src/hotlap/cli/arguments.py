@@ -51,6 +51,11 @@ class Parser(argparse.ArgumentParser):
         """Return every option of the command, as typed."""
         return frozenset(self._option_string_actions)
 
+    @property
+    def positionals(self) -> tuple[argparse.Action, ...]:
+        """Return what the command takes besides options, except a script with its arguments."""
+        return tuple(it for it in self._actions if not it.option_strings)
+
     def split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """Split the words into hotlap's options and the script with its arguments."""
         index = 0

@@ -44,6 +44,7 @@ COMMANDS = {
     "levers": "list the levers: what each does, when it helps, which proof it requires",
     "export": "write a study as tables or for a tracker, or its model as files to deploy",
     "demo": "tune a small workload that ships with hotlap",
+    "completion": "write the script with which a shell completes hotlap",
 }
 
 RUNS_SCRIPTS = frozenset(
