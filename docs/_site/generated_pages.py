@@ -33,6 +33,28 @@ _FIXES: dict[FixSafety, str] = {
 }
 
 
+_ROOT = Path(__file__).parents[2]
+_NAMED_PACKAGES = ("numpy", "transformers", "accelerate", "lightning", "libcst", "msgspec", "rich")
+_TESTED = """# Tested versions and hardware
+
+Every change passes all tests with these versions, with Python 3.11 on Linux:
+
+{table}
+
+`make test-oldest-torch` runs the tests of what touches torch with torch {oldest}, the oldest version supported.
+
+**Processors.** Tests and [benchmarks](benchmarks/README.md) run on AMD EPYC processors with two cores. Each benchmark
+names its machine.
+
+**Accelerators.** Code for NVIDIA devices is tested on a simulated device, which shows whether it is right and nothing
+about speed. No figure in this documentation was measured on a GPU. `make test-gpu` and `make bench-gpu` run the tests
+and benchmarks of a real one. What there is for other accelerators has never run on one.
+
+**Frameworks.** Scripts with plain loops, Lightning, Hugging Face Trainer and Accelerate are tested with real runs; the
+[recipes](recipes/plain.md) are executed by the tests.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """One generated page: its path within the site's sources, and its Markdown."""
@@ -61,6 +83,7 @@ def pages() -> Iterator[Page]:
     yield from _lint_rules()
     yield _commands()
     yield _python()
+    yield _tested()
 
 
 def _filled(entry: object) -> object:
@@ -134,6 +157,14 @@ def _commands() -> Page:
         command = importlib.import_module(f"hotlap.cli.{name}")
         parts += [f"## hotlap {name}", f"{what[:1].upper()}{what[1:]}.", _fenced(command.parser().format_help())]
     return Page("commands.md", "\n\n".join(parts))
+
+
+def _tested() -> Page:
+    pinned = (_ROOT / "constraints.txt").read_text(encoding="utf-8")
+    versions = dict(re.findall(r"^([\w-]+)==(\S+)$", pinned, re.MULTILINE))
+    newest, oldest = re.findall(r"^(?:OLDEST_)?TORCH := torch==(\S+)$", (_ROOT / "Makefile").read_text(), re.MULTILINE)
+    rows = [("torch", f"{newest}, for CPUs"), *((f"`{it}`", versions[it]) for it in _NAMED_PACKAGES)]
+    return Page("tested.md", _TESTED.format(oldest=oldest, table=_table(("package", "version"), rows)))
 
 
 def _python() -> Page:

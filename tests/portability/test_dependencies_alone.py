@@ -104,3 +104,10 @@ def test_what_runs_a_script_says_what_to_install(command: str, packages: Path, t
     done = hotlap(packages, tmp_path, command, "train.py")
     assert done.returncode not in (0, 1) and "Traceback" not in done.stderr
     assert "numpy" in done.stderr and 'pip install "hotlap[trials]"' in done.stderr
+
+
+def test_the_extra_all_holds_every_other_that_users_need() -> None:
+    extras = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (everything,) = extras["all"]
+    named = set(everything.removeprefix("hotlap[").removesuffix("]").split(","))
+    assert named == set(extras) - {"all", "test", "docs", "dev"}
