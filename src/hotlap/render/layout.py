@@ -12,7 +12,10 @@ from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
-from hotlap.render.blocks import Table
+from hotlap.render.blocks import Table, Tone
+
+TONES: dict[Tone, str] = {"good": "bold green", "neutral": "bold yellow", "bad": "bold red"}
+"""How an answer is printed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 _INDENT = 5
 _GAP = 2
 _BREAKS_SHOWN = 5
+_MANY = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,19 @@ def tried_rows(
 
 
 def skipped_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
-    """The levers that were not tried, with reasons; those already in the script come first."""
+    """The levers that were not tried, with reasons; those already in the script come first. A reason that many levers
+    share is one row."""
     skipped = [(it.lever, it.verdict) for it in outcomes if isinstance(it.verdict, Skipped)]
-    return [(text.one_line(lever), _why_skipped(it)) for lever, it in sorted(skipped, key=lambda it: not it[1].already)]
+    by_reason: dict[str, list[str]] = {}
+    for lever, verdict in sorted(skipped, key=lambda it: not it[1].already):
+        by_reason.setdefault(_why_skipped(verdict), []).append(text.one_line(lever))
+    rows: list[tuple[str, str]] = []
+    for why, levers in by_reason.items():
+        if len(levers) < _MANY:
+            rows += [(lever, why) for lever in levers]
+        else:
+            rows.append((text.count(len(levers), "lever"), f"{why.removesuffix('.')}: {', '.join(levers)}"))
+    return rows
 
 
 def row(outcome: Outcome, step_seconds: float | None = None, details: str = "") -> Row:

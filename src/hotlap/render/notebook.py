@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from rich.console import Console
 
-from hotlap.records import PhaseAccount, Study
+from hotlap.records import PhaseAccount, Skipped, Study
 from hotlap.render import text
 from hotlap.render.account import SHOWN_PHASES, samples_factor
 from hotlap.render.blocks import Note, Table
@@ -142,7 +142,11 @@ def _levers(whole: Element, study: Study) -> None:
         _add(whole, "p", footnote(study.outcomes), style=_QUIET)
     if skipped:
         folded = SubElement(whole, "details")
-        _add(folded, "summary", f"{text.count(len(skipped), 'lever')} not tried")
+        _add(
+            folded,
+            "summary",
+            f"{text.count(sum(isinstance(it.verdict, Skipped) for it in study.outcomes), 'lever')} not tried",
+        )
         _table(folded, ("lever", "reason"), skipped)
 
 

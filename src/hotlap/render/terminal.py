@@ -11,13 +11,12 @@ from hotlap.records import Costs, Study
 from hotlap.render import text
 from hotlap.render.headline import headline
 from hotlap.render.kinds.api import Headline
-from hotlap.render.layout import Trimmed, indented
+from hotlap.render.layout import TONES, Trimmed, indented
 from hotlap.render.material import Material
 from hotlap.render.presentable import presentable
 from hotlap.render.sections.api import terminal_sections
 
 WIDEST = 120
-_TONES = {"good": "bold green", "neutral": "bold yellow", "bad": "bold red"}
 
 
 def report(study: Study, *, plan_path: str = "hotlap.toml", costs: Costs | None = None) -> RenderableType:
@@ -35,7 +34,7 @@ def _top(study: Study) -> Text:
 
 
 def _headline(it: Headline) -> RenderableType:
-    pieces: list[RenderableType] = [Text(it.sentence, style=_TONES[it.tone])]
+    pieces: list[RenderableType] = [Text(it.sentence, style=TONES[it.tone])]
     pieces += [indented(Text(line, style="dim"), 2) for line in it.details]
     if it.output:
         pieces.append(Padding(Text(it.output), (1, 0, 0, 2), expand=False))

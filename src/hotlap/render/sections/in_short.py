@@ -1,0 +1,42 @@
+"""The answer again, at the end, where a terminal shows it when the rest has scrolled away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from hotlap.records import Kept, Study
+from hotlap.render import text
+from hotlap.render.headline import headline
+from hotlap.render.isolation import study_warnings
+from hotlap.render.layout import TONES, indented
+from hotlap.render.material import Material
+from hotlap.render.sections.api import Section
+
+order = 88
+
+
+def terminal(material: Material) -> Section[RenderableType] | None:
+    """The headline, what was kept, and whether to read warnings. A script that failed has a short report."""
+    study = material.study
+    if study.status == "script-failed":
+        return None
+    answer = headline(study)
+    lines = [Text(answer.sentence, style=TONES[answer.tone])]
+    lines += [Text(it, style="dim") for it in (*_kept(study), *_warned(study))]
+    return Section("In short", tuple(indented(it, 2) for it in lines))
+
+
+def _kept(study: Study) -> Iterator[str]:
+    kept = [text.one_line(it.lever) for it in study.outcomes if isinstance(it.verdict, Kept)]
+    if kept:
+        yield f"Kept: {text.listed(kept)}."
+
+
+def _warned(study: Study) -> Iterator[str]:
+    count = len(study_warnings(study))
+    if count:
+        which = "warning" if count == 1 else text.count(count, "warning")
+        yield f"Read the {which} above before you quote a figure."
