@@ -21,6 +21,12 @@ from hotlap.runtime.interception import Interception
 from hotlap.runtime.not_finite.watch import NumbersWatch
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_compiled() -> None:
+    """Watches leave a process alone in which anything was compiled, which other tests do."""
+    torch._dynamo.utils.counters.clear()
+
+
 @pytest.fixture
 def hunt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hunt]:
     """Runs a training and returns what was found. ``check_from`` is the step from which on operations are checked;

@@ -20,14 +20,12 @@ WORKLOAD = Workload(kind="script", target=__file__, directory=str(Path(__file__)
 
 @pytest.fixture
 def observer() -> Iterator[Observer]:
-    torch._dynamo.utils.counters.clear()  # what other tests have compiled
     interception = Interception(Hooks(torch=torch))
     clock = StepClock(interception.hooks, source="auto", scaling=interception, on_step=lambda: None)
     made = Observer(interception, clock, Assignment(workload=WORKLOAD))
     interception.install()
     yield made
     interception.suspend()
-    torch._dynamo.utils.counters.clear()
 
 
 class Plain(nn.Module):
