@@ -13,6 +13,7 @@ from hotlap.render.material import Material
 from hotlap.render.sections.api import Section
 
 order = 90
+_ON_THE_PAGE = ("hotlap patch", "hotlap report --html")
 
 
 def terminal(material: Material) -> Section[RenderableType]:
@@ -31,8 +32,9 @@ def markdown(material: Material) -> Section[str]:
 
 
 def page(material: Material) -> Section[PageBlock]:
-    """The same as on a terminal."""
-    return Section("What to do next", tuple(Command(*it) for it in _commands(material)))
+    """What the page does not show itself: it is the page, and its section on the change has the patch."""
+    commands = (it for it in _commands(material) if not it[0].startswith(_ON_THE_PAGE))
+    return Section("What to do next", tuple(Command(*it) for it in commands))
 
 
 def _commands(material: Material) -> tuple[tuple[str, str], ...]:
