@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,8 +30,11 @@ def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
     return found.out
 
 
+Complete = Callable[..., set[str]]
+
+
 @pytest.fixture
-def complete(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Complete:
     """What bash offers for the last of these words."""
     file = tmp_path / "completion.bash"
     file.write_text(script("bash", capsys))
@@ -45,7 +50,7 @@ def complete(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: py
     return asked
 
 
-def test_bash_completes_commands_options_choices_and_files(complete) -> None:
+def test_bash_completes_commands_options_choices_and_files(complete: Complete) -> None:
     assert complete("hotlap", "") >= set(COMMANDS)
     assert complete("hotlap", "pro") == {"profile"}
     assert complete("hotlap", "tune", "--bu") == {"--budget"}
@@ -56,13 +61,26 @@ def test_bash_completes_commands_options_choices_and_files(complete) -> None:
     assert complete("hotlap", "doctor", "tr") == set()
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_every_command_and_option_is_in_the_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = script(shell, capsys)
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_bash_completes_every_option_of_a_command(name: str, complete: Complete) -> None:
+    assert complete("hotlap", name, "-") == set(_options(name))
+
+
+def test_zsh_and_fish_have_every_option_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    zsh, fish = script("zsh", capsys), script("fish", capsys)
     for name in COMMANDS:
-        assert name in text
-        for flag in importlib.import_module(f"hotlap.cli.{name}").parser().flags:
-            assert flag.lstrip("-") in text, (name, flag)
+        _, _, rest = zsh.partition(f"_shtab_hotlap_{name}_options=(\n")
+        options, _, _ = rest.partition("\n)\n")
+        for flag in _options(name):
+            assert re.search(rf"(?m)^  .*{flag}(?![\w-])", options), (name, flag)
+            kind = "l" if flag.startswith("--") else "s"
+            said = rf"(?m)^complete -c hotlap -n '[^']* {name}'.* -{kind} {flag.lstrip('-')}(?![\w-])"
+            assert re.search(said, fish), (name, flag)
+
+
+def _options(name: str) -> frozenset[str]:
+    flags: frozenset[str] = importlib.import_module(f"hotlap.cli.{name}").parser().flags
+    return flags
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -144,9 +144,12 @@ def test_blocks_with_batch_norm_are_left_alone(driver) -> None:
     assert "batch norm would be updated twice" in driver.hooks.notes[0]
 
 
-def test_a_model_of_transformers_is_switched_by_itself(driver) -> None:
+@pytest.mark.parametrize("attention_dropout", [0.0, 0.1])
+def test_a_model_of_transformers_is_switched_by_itself(driver, attention_dropout: float) -> None:
     transformers = pytest.importorskip("transformers")
-    config = transformers.GPT2Config(vocab_size=50, n_positions=16, n_embd=16, n_layer=4, n_head=2)
+    config = transformers.GPT2Config(
+        vocab_size=50, n_positions=16, n_embd=16, n_layer=4, n_head=2, attn_pdrop=attention_dropout
+    )
     runs = []
     for setting, expected in ((None, 4), (ALL, 8), (HALF, 6)):
         torch.manual_seed(0)
@@ -164,8 +167,10 @@ def test_a_model_of_transformers_is_switched_by_itself(driver) -> None:
         assert len(calls) == expected
     for loss, gradient in runs[1:]:
         assert loss == runs[0][0]
-        # Another dropout mask would change every digit; the last bits depend on where the recomputed tensors lie.
-        torch.testing.assert_close(gradient, runs[0][1], rtol=1e-4, atol=1e-7)
+        # On a CPU, attention with dropout rounds differently where its recomputed tensors have other addresses, also
+        # with transformers' own checkpointing. Another mask would change every digit.
+        relative, absolute = (1e-4, 1e-7) if attention_dropout else (0.0, 0.0)
+        torch.testing.assert_close(gradient, runs[0][1], rtol=relative, atol=absolute)
 
 
 def test_the_largest_run_is_found_within_a_sequential() -> None:
