@@ -37,21 +37,20 @@ _ROOT = Path(__file__).parents[2]
 _NAMED_PACKAGES = ("numpy", "transformers", "accelerate", "lightning", "libcst", "msgspec", "rich")
 _TESTED = """# Tested versions and hardware
 
-Every change passes all tests with these versions, with Python 3.11 on Linux:
+`make test`, which every change must pass, runs with these versions and Python 3.11 on Linux:
 
 {table}
 
 `make test-oldest-torch` runs the tests of what touches torch with torch {oldest}, the oldest version supported.
 
-**Processors.** Tests and [benchmarks](benchmarks/README.md) run on AMD EPYC processors with two cores. Each benchmark
-names its machine.
+**Processors.** The [benchmarks](benchmarks/README.md) ran on AMD EPYC and Intel Xeon processors with one or two cores.
+Each names its machine.
 
-**Accelerators.** Code for NVIDIA devices is tested on a simulated device, which shows whether it is right and nothing
-about speed. No figure in this documentation was measured on a GPU. `make test-gpu` and `make bench-gpu` run the tests
-and benchmarks of a real one. What there is for other accelerators has never run on one.
+**Accelerators.** Code for NVIDIA devices is tested on a simulated device, which verifies its correctness but not its
+speed. No figure in this documentation was measured on a GPU. `make test-gpu` and `make bench-gpu` run the tests and
+benchmarks for a real one. Code for other accelerators has never run on one.
 
-**Frameworks.** Scripts with plain loops, Lightning, Hugging Face Trainer and Accelerate are tested with real runs; the
-[recipes](recipes/plain.md) are executed by the tests.
+**Frameworks.** The tests run scripts with plain loops, Lightning, Hugging Face Trainer and Accelerate.
 """
 
 

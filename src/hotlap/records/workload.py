@@ -10,9 +10,9 @@ from hotlap.records.base import Record, Values
 class Checkout(Record, frozen=True, kw_only=True):
     """A copy of the user's source tree, in which a workload runs in the place of the tree itself.
 
-    ``original`` is the tree's topmost folder and ``copy`` the copy's. ``revision`` is the git commit that the copy
-    shows; empty, it shows the tree as it is now. A folder that is searched for modules and is part of the original is
-    searched in the copy instead, and ``python_path`` names further ones in the copy.
+    ``original`` is the tree's topmost folder and ``copy`` the copy's. ``revision`` is the git commit that was
+    copied; empty for the tree with its uncommitted changes. Folders of the original on Python's module search path are
+    replaced by those of the copy, and ``python_path`` adds folders of the copy.
     """
 
     original: str

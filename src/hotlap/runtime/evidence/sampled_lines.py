@@ -260,10 +260,10 @@ class SampledLines:
 def _stack_of(thread: int) -> list[_Frame]:
     """Frames of another thread, innermost first; none before its first and when it has ended.
 
-    Python 3.11 makes a frame object when it is asked for one, which may collect garbage; a finalizer then lets the
-    other thread run, whose frames go while they are being read, and the process ends by SIGSEGV. So nothing is
-    collected meanwhile, and no line of Python stands between the calls, where the interpreter could change hands: the
-    script never finds its collector off.
+    Python 3.11 creates a frame object when a frame is first read, which can start a garbage collection. A finalizer
+    may then let the other thread run, so that its frames vanish while they are read: a segmentation fault. So the
+    collector is off while frames are read, and all of it is one call into C, during which no other thread runs: the
+    script never sees its collector off.
     """
     innermost = map(methodcaller("get", thread), map(call, (sys._current_frames,)))
     frames = accumulate(chain(innermost, repeat("f_back", MAXIMUM_DEPTH - 1)), getattr)
