@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from hotlap.records import Kept, Outcome, Parity, PhaseAccount, Plan, Study
+from hotlap.records import Kept, Outcome, Parity, PhaseAccount, Plan, Skipped, Study, StudyKind
 from hotlap.render.headline import headline
 from hotlap.render.json import study_json
 from hotlap.render.terminal import report
@@ -179,3 +179,37 @@ def test_loader_without_values_is_shown_by_its_name() -> None:
 @pytest.mark.parametrize("name", fakes.STUDIES)
 def test_json_reads_back_as_the_same_study(name: str) -> None:
     assert msgspec.json.decode(study_json(fakes.STUDIES[name]), type=Study) == fakes.STUDIES[name]
+
+
+def _printed(study: Study) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=100, color_system=None).print(report(study))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_reason_that_many_levers_share_is_one_line(count: int) -> None:
+    shared = [Outcome(lever=it, verdict=Skipped(reason="Excluded by `--only`.")) for it in ("a", "b", "c")[:count]]
+    other = Outcome(lever="channels-last", verdict=Skipped(reason="The model has no convolution."))
+    said = _printed(msgspec.structs.replace(fakes.NOTHING, outcomes=(*shared, other)))
+    assert said.count("Excluded by `--only`") == (2 if count == 2 else 1)
+    assert bool(re.search(r"^ +3 levers +Excluded by `--only`: a, b, c$", said, re.MULTILINE)) is (count == 3)
+    assert re.search(r"^ +channels-last +The model has no convolution\.$", said, re.MULTILINE)
+
+
+def test_the_answer_and_the_plan_are_repeated_at_the_end() -> None:
+    _, end = _printed(fakes.FINISHED).split("In short\n")
+    assert "3.65x faster (95 % interval 3.58 to 3.72)" in end
+    assert "In the plan: loader, mixed-precision and compile." in end
+    assert "Read the 2 warnings above" in end
+    dropped = msgspec.structs.replace(fakes.FINISHED, plan=Plan(), warnings=())
+    _, end = _printed(dropped).split("In short\n")
+    assert "In the plan" not in end and "Read the warning above" in end
+
+
+@pytest.mark.parametrize(("kind", "into_source"), [("search", True), ("inference", False)])
+def test_only_a_plan_that_can_be_written_into_the_source_offers_it(kind: StudyKind, into_source: bool) -> None:
+    said = _printed(msgspec.structs.replace(fakes.FINISHED, kind=kind))
+    assert ("hotlap patch" in said) is into_source
+    assert "hotlap report --html" in said
+    assert "hotlap patch" not in _printed(msgspec.structs.replace(fakes.INTERRUPTED, kind=kind)), "not verified yet"

@@ -42,7 +42,7 @@ NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 _INDENT = 5
 _GAP = 2
 _BREAKS_SHOWN = 5
-_MANY = 3
+_FEWEST_GROUPED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def skipped_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
         by_reason.setdefault(_why_skipped(verdict), []).append(text.one_line(lever))
     rows: list[tuple[str, str]] = []
     for why, levers in by_reason.items():
-        if len(levers) < _MANY:
+        if len(levers) < _FEWEST_GROUPED:
             rows += [(lever, why) for lever in levers]
         else:
             rows.append((text.count(len(levers), "lever"), f"{why.removesuffix('.')}: {', '.join(levers)}"))

@@ -136,17 +136,14 @@ def _metrics(whole: Element, study: Study) -> None:
 def _levers(whole: Element, study: Study) -> None:
     tried = tried_rows(study.outcomes, study.account_before)
     skipped = skipped_rows(study.outcomes)
+    not_tried = sum(isinstance(it.verdict, Skipped) for it in study.outcomes)
     _heading(whole, "Levers")
     if tried:
         _table(whole, ("lever", ">speedup", "numbers", ">memory", "verdict", "reason"), [*map(_cells, tried)])
         _add(whole, "p", footnote(study.outcomes), style=_QUIET)
     if skipped:
         folded = SubElement(whole, "details")
-        _add(
-            folded,
-            "summary",
-            f"{text.count(sum(isinstance(it.verdict, Skipped) for it in study.outcomes), 'lever')} not tried",
-        )
+        _add(folded, "summary", f"{text.count(not_tried, 'lever')} not tried")
         _table(folded, ("lever", "reason"), skipped)
 
 

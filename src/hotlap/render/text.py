@@ -222,6 +222,11 @@ def command(workload: Workload, *options: str) -> str:
     return one_line(" ".join(map(_typed, words)), limit=1000)
 
 
+def of_study(command: str, directory: str) -> str:
+    """A command with the study that it is for, which is the last one where the directory is empty."""
+    return f"{command} {shell_word(directory)}".rstrip()
+
+
 def shell_word(word: str) -> str:
     """A word as typed in a shell; empty for an empty word."""
     return one_line(_typed(word), limit=1000) if word else ""

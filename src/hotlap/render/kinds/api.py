@@ -42,7 +42,8 @@ class Presenter:
     readers without knowledge of hotlap, and ``result`` is the row of ``hotlap history``. ``facts`` are additional
     figures for the first screen of a page. ``next_commands`` are commands to run next, with their purpose; the path is
     that of the plan, or empty. ``sides`` names the baseline and the candidate of the study's comparison, and
-    ``shows_gain`` says whether its speedup is the gain of a plan.
+    ``shows_gain`` says whether its speedup is the gain of a plan, and ``goes_into_source`` whether
+    ``hotlap patch`` can write that plan into the script.
     """
 
     headline: Callable[[Study], Headline]
@@ -52,6 +53,7 @@ class Presenter:
     next_commands: Callable[[Study, str], Iterable[tuple[str, str]]] = _nothing
     sides: Callable[[Study], tuple[str, str]] = _before_and_after
     shows_gain: bool = False
+    goes_into_source: bool = False
 
 
 @cache

@@ -145,8 +145,5 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         words = ("hotlap infer", *option_words(study.objective), *_level(study), text.command(study.workload))
         yield " ".join(words), "tries again without a limit of time"
     if study.plan.settings and study.status == "finished":
-        yield (
-            f"hotlap export artefact {text.shell_word(study.directory)}".rstrip(),
-            "the recommended form as files to deploy",
-        )
+        yield text.of_study("hotlap export artefact", study.directory), "the recommended form as files to deploy"
     yield "hotlap report --json", "every figure of this study"

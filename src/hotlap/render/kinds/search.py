@@ -35,6 +35,7 @@ from hotlap.render.step_words import step_words
 from hotlap.wording import metric_words
 
 shows_gain = True
+goes_into_source = True
 
 _SEEN_SHOWN = 3
 _USUAL_BUDGET_SECONDS = 300.0
@@ -258,7 +259,10 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         command = f"hotlap run {text.command(study.workload, '--plan', plan_path)}"
         yield command, "runs it with the levers that were kept"
     elif study.plan.settings:
-        yield _of_study("hotlap report --plan-out hotlap.toml", study), "writes the plan of the kept levers"
+        yield (
+            text.of_study("hotlap report --plan-out hotlap.toml", study.directory),
+            "writes the plan of the kept levers",
+        )
     if study.status in ("interrupted", "running"):
         yield _resuming(study), "continues where this ended"
     elif study.status == "quick-look":
@@ -267,14 +271,6 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     elif study.status == "out-of-budget":
         budget = _budget_words(study.needed_seconds or 2 * (study.budget_seconds or _USUAL_BUDGET_SECONDS))
         yield _again(study, budget), "looks further"
-    elif study.plan.settings and study.status == "finished":
-        yield _of_study("hotlap patch", study), "writes them into the source, as a tested diff"
-    if study.plan.settings:
-        yield _of_study("hotlap report --html --open", study), "opens this as a page to pass on"
-
-
-def _of_study(command: str, study: Study) -> str:
-    return f"{command} {text.shell_word(study.directory)}".rstrip()
 
 
 def _again(study: Study, budget: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from hotlap.records import Kept, Study
+from hotlap.records import Study
 from hotlap.render import text
 from hotlap.render.headline import headline
 from hotlap.render.isolation import study_warnings
@@ -19,20 +19,20 @@ order = 88
 
 
 def terminal(material: Material) -> Section[RenderableType] | None:
-    """The headline, what was kept, and whether to read warnings. A script that failed has a short report."""
+    """The headline, the plan, and whether to read warnings. A script that failed has a short report."""
     study = material.study
     if study.status == "script-failed":
         return None
     answer = headline(study)
     lines = [Text(answer.sentence, style=TONES[answer.tone])]
-    lines += [Text(it, style="dim") for it in (*_kept(study), *_warned(study))]
+    lines += [Text(it, style="dim") for it in (*_planned(study), *_warned(study))]
     return Section("In short", tuple(indented(it, 2) for it in lines))
 
 
-def _kept(study: Study) -> Iterator[str]:
-    kept = [text.one_line(it.lever) for it in study.outcomes if isinstance(it.verdict, Kept)]
-    if kept:
-        yield f"Kept: {text.listed(kept)}."
+def _planned(study: Study) -> Iterator[str]:
+    """The plan's levers: none where fresh launches did not confirm what was kept at first."""
+    if study.plan.settings:
+        yield f"In the plan: {text.listed([text.one_line(it.lever) for it in study.plan.settings])}."
 
 
 def _warned(study: Study) -> Iterator[str]:

@@ -10,6 +10,7 @@ from hotlap.records import Study
 from hotlap.render import markup, text
 from hotlap.render.blocks import Paragraph
 from hotlap.render.html.parts import Command, Lead, PageBlock, Verbatim
+from hotlap.render.kinds.api import presenter_of
 from hotlap.render.material import Material
 from hotlap.render.sections.api import Section
 
@@ -47,14 +48,21 @@ def page(material: Material) -> Section[PageBlock]:
     return Section(title, (*_diff(material), *_plan(material.study)))
 
 
+def patch_command(study: Study) -> str:
+    """The command that writes the plan into the source; empty where there is nothing to write."""
+    if not study.plan.settings or not presenter_of(study.kind).goes_into_source:
+        return ""
+    return text.of_study("hotlap patch", study.directory)
+
+
 def _diff(material: Material) -> Iterator[PageBlock]:
     lines = _diff_lines(material.patch)
     if lines:
         yield Lead("What this comes to in the source:")
         yield Diff(lines)
-    elif material.study.plan.settings:
+    elif command := patch_command(material.study):
         yield Paragraph(_HOW_TO_GET_IT)
-        yield Command(f"hotlap patch {text.shell_word(material.study.directory)}".rstrip())
+        yield Command(command)
 
 
 def _plan(study: Study) -> Iterator[PageBlock]:
