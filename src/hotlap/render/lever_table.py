@@ -86,6 +86,12 @@ def tried_rows(
     return tuple(row(it, _step_seconds(it, outcomes, account), details.get(it.lever, "")) for it in tried)
 
 
+def kept_words(outcomes: Sequence[Outcome]) -> str:
+    """``2 of 5 tried``: what was not tried says nothing about how many levers gain."""
+    tried = [it for it in outcomes if not isinstance(it.verdict, Skipped)]
+    return f"{sum(isinstance(it.verdict, Kept) for it in tried)} of {len(tried)} tried" if tried else "none tried"
+
+
 def skipped_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
     """The levers that were not tried, with reasons; those already in the script come first. A reason that many levers
     share is one row."""

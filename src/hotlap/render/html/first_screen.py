@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hotlap.gain import claimed
-from hotlap.records import Kept, Study
+from hotlap.records import Study
 from hotlap.render import text
 from hotlap.render.account import rate_of, samples_factor
 from hotlap.render.blocks import Fact
 from hotlap.render.kinds.api import presenter_of
+from hotlap.render.lever_table import kept_words
 from hotlap.render.quality import quality_phrase, quality_question
 
 
@@ -32,8 +33,7 @@ def facts(study: Study) -> Iterator[Fact]:
             yield Fact("Peak memory", *peaks)
         yield Fact(quality_question(verification.quality), _capital(quality_phrase(verification.quality)))
     if study.outcomes:
-        kept = sum(1 for it in study.outcomes if isinstance(it.verdict, Kept))
-        yield Fact("Levers kept", f"{kept} of {len(study.outcomes)}")
+        yield Fact("Levers kept", kept_words(study.outcomes))
     yield from presenter_of(study.kind).facts(study)
     if study.spent_seconds:
         yield Fact("Time spent measuring", text.clock(study.spent_seconds))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
-from hotlap.records import Kept, Study
+from hotlap.records import Study
 from hotlap.render import markup, text
 from hotlap.render.blocks import Fact, Note
 from hotlap.render.findings import answers
 from hotlap.render.html.parts import Figure, Heading, Lead, PageBlock, Pairs
-from hotlap.render.lever_table import MARKS, Row, footnote, lever_table, skipped_rows, tried_rows
+from hotlap.render.lever_table import MARKS, Row, footnote, kept_words, lever_table, skipped_rows, tried_rows
 from hotlap.render.material import Material
 from hotlap.render.sections.api import Section
 
@@ -42,8 +42,7 @@ def markdown(material: Material) -> Section[str] | None:
     outcomes = material.study.outcomes
     if not outcomes:
         return None
-    kept = sum(1 for it in outcomes if isinstance(it.verdict, Kept))
-    return Section(f"{title}: {kept} of {len(outcomes)} kept", tuple(_levers(material.study)))
+    return Section(f"{title} kept: {kept_words(outcomes)}", tuple(_levers(material.study)))
 
 
 def page(material: Material) -> Section[PageBlock]:

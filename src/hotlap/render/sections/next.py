@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from hotlap.gain import comparison_of_plan
 from hotlap.records import Study
 from hotlap.render import markup, text
 from hotlap.render.html.parts import Command, PageBlock
@@ -47,7 +48,7 @@ def _commands(material: Material) -> tuple[tuple[str, str], ...]:
 
 def _other_forms(study: Study) -> Iterator[tuple[str, str]]:
     """The plan as a change of the source, and the report as a page."""
-    if study.status == "finished" and (command := patch_command(study)):
-        yield command, "writes the plan into the source, as a tested diff"
+    if comparison_of_plan(study) is not None and (command := patch_command(study)):
+        yield command, "writes the plan into the source as far as possible, as a tested diff"
     if study.status != "script-failed":
         yield text.of_study("hotlap report --html", study.directory), "writes this as a page to pass on"
