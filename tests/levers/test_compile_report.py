@@ -156,3 +156,46 @@ def test_the_lever_really_compiles_through_the_real_interception(tmp_path: Path)
     assert report.graphs == 1
     assert report.seconds > 0
     assert report.graph_breaks == report.recompiles == report.fallbacks == ()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("c++") is None and shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_the_blocks_of_a_model_share_what_was_generated_for_the_first(tmp_path: Path) -> None:
+    report, _ = report_of(
+        tmp_path,
+        """
+        from hotlap.levers.api import find
+        from hotlap.levers.support.situations import make_setting
+        from hotlap.runtime.hooks import Hooks
+        from hotlap.runtime.interception import Interception
+
+        class Stack(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = torch.nn.Linear(8, 8)
+                block = lambda: torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Dropout(0.1))
+                self.layers = torch.nn.ModuleList([block() for _ in range(6)])
+
+            def forward(self, x):
+                x = self.embed(x)
+                for layer in self.layers:
+                    x = x + layer(x)
+                return x
+
+        interception = Interception(Hooks(torch=torch))
+        interception.install()
+        find("compile").install(interception.hooks, make_setting("compile", mode="default", dynamic=False, blocks=True))
+        stack = Stack()
+        names = list(stack.state_dict())
+        optimizer = torch.optim.AdamW(stack.parameters())
+        for _ in range(4):
+            optimizer.zero_grad()
+            stack(torch.randn(4, 8)).square().sum().backward()
+            optimizer.step()
+        assert list(stack.state_dict()) == names
+        assert all(it._compiled_call_impl is not None for it in stack.layers)
+        tell()
+        """,
+    )
+    assert report.graphs == 1
+    assert report.graph_breaks == report.recompiles == report.fallbacks == ()

@@ -23,6 +23,7 @@ from hotlap.records import (
     ModelFacts,
     OptimizerFacts,
     PhaseAccount,
+    RepeatedModules,
     ScriptFacts,
     Situation,
 )
@@ -193,9 +194,23 @@ def test_compile_chooses_modes_by_device_and_shapes() -> None:
     assert modes(on_cpu(models=(NET,))) == ["default"]
     assert modes(on_gpu(models=(IMAGES,))) == ["default", "reduce-overhead", "max-autotune"]
     changing = msgspec.structs.replace(NET, input_shapes=((8, 10), (8, 12)))
-    assert modes(on_gpu(models=(changing,))) == ["default", "max-autotune"]
-    assert all(dict(it.values)["dynamic"] is True for it in compile.candidates(on_gpu(models=(changing,))))
+    assert modes(on_gpu(models=(changing,))) == ["default", "default", "max-autotune-no-cudagraphs"]
+    assert [dict(it.values)["dynamic"] for it in compile.candidates(on_gpu(models=(changing,)))] == [True, False, True]
+    ragged = msgspec.structs.replace(NET, input_shapes=tuple((8, length) for length in range(10, 20)))
+    assert all(dict(it.values)["dynamic"] is True for it in compile.candidates(on_gpu(models=(ragged,))))
     assert already(compile, on_gpu(models=(msgspec.structs.replace(NET, compiled=True),)))
+
+
+@pytest.mark.parametrize(("count", "offered"), [(2, False), (12, True)])
+def test_compile_offers_the_blocks_of_a_model_that_has_some(count: int, offered: bool) -> None:
+    blocks = RepeatedModules(kind="Layer", count=count, place=".layers")
+    model = msgspec.structs.replace(NET, repeated=(blocks,))
+    settings = [dict(it.values) for it in compile.candidates(on_cpu(models=(model,)))]
+    assert "blocks" not in settings[0]
+    assert any(it.get("blocks") for it in settings) is offered
+    assert not any(dict(it.values).get("blocks") for it in compile.candidates(on_cpu(models=(model, NET))))
+    compiled = msgspec.structs.replace(NET, repeated=(msgspec.structs.replace(blocks, compiled=True),))
+    assert already(compile, on_cpu(models=(compiled,)))
 
 
 @given(

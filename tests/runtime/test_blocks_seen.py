@@ -75,6 +75,18 @@ def test_whose_forward_it_is_and_whether_it_is_compiled(observer: Observer, comp
     assert facts.forward_of_torch and facts.compiled is compiled
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_blocks_that_can_share_compiled_code(observer: Observer, compiled: bool) -> None:
+    model = Net(linear)
+    for block in model.stages["first"] if compiled else ():  # type: ignore[attr-defined]
+        block.forward = torch.compile(block.forward, backend="eager")
+    blocks_of(observer, model)
+    (facts,) = observer.facts().models
+    (run,) = facts.repeated
+    assert (run.kind, run.count, run.forward_of_torch, run.compiled) == ("Sequential", 3, True, compiled)
+    assert run.place == '.stages["first"]' and not facts.compiled
+
+
 def test_a_forward_of_its_own_is_none_of_torchs(observer: Observer) -> None:
     blocks_of(observer, Net(linear))
     (facts,) = observer.facts().models

@@ -128,12 +128,28 @@ class BlockFacts(Record, frozen=True, kw_only=True):
     updates_buffers: bool = False
 
 
+class RepeatedModules(Record, frozen=True, kw_only=True):
+    """Consecutive modules of the class ``kind``, at least two of which have parameters of the same shapes.
+
+    ``place`` is how source reaches them from the model (``.layers``), empty where it cannot be written.
+    ``forward_of_torch`` says that their class defines no forward of its own, and ``compiled`` that the script compiles
+    each of them.
+    """
+
+    kind: str
+    count: int
+    place: str = ""
+    forward_of_torch: bool = False
+    compiled: bool = False
+
+
 class ModelFacts(Record, frozen=True, kw_only=True):
     """One root module: the outermost module that owns parameters an optimizer holds.
 
     ``input_shapes`` are the distinct shapes of its tensor arguments in the observed steps, at most 32.
     ``outputs_by_sample`` says that each tensor of its outputs had one entry for each sample of its inputs, and
-    ``forward_of_torch`` that its own class defines no forward, as that of an ``nn.Sequential``.
+    ``forward_of_torch`` that its own class defines no forward, as that of an ``nn.Sequential``. ``repeated`` are its
+    repeated modules that can share compiled code.
     """
 
     kind: str
@@ -156,6 +172,7 @@ class ModelFacts(Record, frozen=True, kw_only=True):
     blocks: BlockFacts | None = None
     outputs_by_sample: bool = False
     forward_of_torch: bool = False
+    repeated: tuple[RepeatedModules, ...] = ()
     site: CallSite | None = None
 
 

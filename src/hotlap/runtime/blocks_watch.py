@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hotlap.levers.support.blocks import own_switch, repeated_blocks
-from hotlap.records import BlockFacts
+from hotlap.levers.support.blocks import own_switch, repeated_blocks, same_blocks
+from hotlap.records import BlockFacts, RepeatedModules
 from hotlap.runtime import compile_report
 
 
@@ -72,6 +72,24 @@ class BlocksWatch:
             recomputed=id(root) in self._recomputed,
             updates_buffers=id(root) in self._updating,
         )
+
+    def repeated(self, root: Any) -> tuple[RepeatedModules, ...]:
+        """The root's modules that can share compiled code."""
+        return tuple(
+            RepeatedModules(
+                kind=type(run.blocks[0]).__name__,
+                count=len(run.blocks),
+                place=run.place,
+                forward_of_torch=has_forward_of_torch(run.blocks[0]),
+                compiled=all(compile_report.is_compiled(it) for it in run.blocks),
+            )
+            for run in same_blocks(self._torch, root)
+        )
+
+
+def has_forward_of_torch(module: Any) -> bool:
+    """Whether the module's class is torch's own, or inherits its forward from one."""
+    return bool(type(module).forward.__module__.startswith("torch.nn."))
 
 
 def _versions(blocks: tuple[Any, ...]) -> int:

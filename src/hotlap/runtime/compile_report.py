@@ -131,3 +131,10 @@ def anything_compiled(torch: Any, root: Any) -> bool:
     if collect(torch).graphs:
         return True
     return any(hasattr(it, "_orig_mod") or getattr(it, "_compiled_call_impl", None) for it in root.modules())
+
+
+def is_compiled(module: Any) -> bool:
+    """Whether the script compiled this very module, in one of the ways that torch has."""
+    if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
+        return True
+    return hasattr(vars(module).get("forward"), "_torchdynamo_orig_callable")

@@ -26,8 +26,9 @@ from hotlap.records import (
 from hotlap.runtime import randomness
 from hotlap.runtime.autocast_watch import AutocastWatch
 from hotlap.runtime.batches import size_in_bytes, tensors
-from hotlap.runtime.blocks_watch import BlocksWatch
+from hotlap.runtime.blocks_watch import BlocksWatch, has_forward_of_torch
 from hotlap.runtime.call_sites import digests, exact_user_site
+from hotlap.runtime.compile_report import is_compiled
 from hotlap.runtime.devices import device_kind, matmul_precision
 from hotlap.runtime.flops import flop_counter
 from hotlap.runtime.garbage_timer import GarbageTimer
@@ -276,7 +277,7 @@ class Observer:
             self._flop_counter.__enter__()
 
     def _any_compiled(self) -> bool:
-        return any(_is_compiled(root) for root in self._roots.all())
+        return any(is_compiled(root) for root in self._roots.all())
 
     def _note(self, site: CallSite | None) -> None:
         if site is not None:
@@ -419,7 +420,7 @@ class _Model:
             batch_norms=sum(it.startswith("BatchNorm") for it in kinds),
             dropout=tuple(float(getattr(it, "p", 0.0)) for it in root.modules() if "Dropout" in type(it).__name__),
             trainable=sum(it.requires_grad for it in parameters),
-            compiled=_is_compiled(root),
+            compiled=is_compiled(root),
             channels_last=_is_channels_last(parameters),
             attention=str(getattr(configuration, "_attn_implementation", "") or ""),
             transformers_model=any(it.__module__.startswith("transformers.") for it in type(root).__mro__),
@@ -427,7 +428,8 @@ class _Model:
             flops_per_step=flops,
             blocks=blocks.facts(root),
             outputs_by_sample=bool(self._outputs_by_sample),
-            forward_of_torch=type(root).forward.__module__.startswith("torch.nn."),
+            forward_of_torch=has_forward_of_torch(root),
+            repeated=blocks.repeated(root),
             site=next((it for it in sites.values() if it.role == "model" and it.what == kind), None),
         )
 
@@ -464,12 +466,6 @@ def _length(loader: Any) -> int | None:
         return len(loader)
     except (TypeError, NotImplementedError, AttributeError):
         return None
-
-
-def _is_compiled(root: Any) -> bool:
-    if hasattr(root, "_orig_mod") or getattr(root, "_compiled_call_impl", None) is not None:
-        return True
-    return hasattr(vars(root).get("forward"), "_torchdynamo_orig_callable")
 
 
 def _is_channels_last(parameters: list[Any]) -> bool:

@@ -11,7 +11,7 @@ from patching import FACTS, facts_of, left_out, patched
 
 from hotlap.levers.api import all_levers, find
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import BlockFacts, ModelFacts, NoSourceForm, OptimizerFacts
+from hotlap.records import BlockFacts, ModelFacts, NoSourceForm, OptimizerFacts, RepeatedModules
 from hotlap.source.patch.make import make_patch
 
 IMAGES = msgspec.structs.replace(
@@ -113,6 +113,36 @@ def test_activation_checkpointing_is_a_loop_over_the_blocks(tmp_path: Path) -> N
     ) in new
     assert "from torch.utils.checkpoint import checkpoint\n" in new
     assert "import functools" in new
+
+
+def test_compile_of_blocks_is_a_loop_for_each_container(tmp_path: Path) -> None:
+    repeated = (
+        RepeatedModules(kind="Encoder", count=4, place=".encoder[1:5]"),
+        RepeatedModules(kind="Sequential", count=3, place=".decoder", forward_of_torch=True),
+    )
+    base = msgspec.structs.replace(FACTS, models=(ModelFacts(kind="Net", parameters=1, repeated=repeated),))
+    source = "import torch\n\nnet = Net()\noptimizer = AdamW(net.parameters())\n" + LOOP.replace("model", "net")
+    new = patched(tmp_path, source, "compile", base, mode="default", blocks=True, dynamic=True)
+    assert (
+        "net = Net()\n"
+        "for repeated in net.encoder[1:5]:\n"
+        "    repeated.compile(dynamic=True)\n"
+        "for repeated in net.decoder:\n"
+        "    repeated.forward = torch.compile(repeated.forward, dynamic=True)\n"
+        "optimizer = "
+    ) in new
+    assert patched(tmp_path, new, "compile", base, mode="default", blocks=True, dynamic=True) == new
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [((), "not all of them"), (("",), "no name"), ((".module.layers",), "is wrapped")],
+)
+def test_compile_of_blocks_that_source_cannot_name(places: tuple[str, ...], words: str) -> None:
+    repeated = tuple(RepeatedModules(kind="Layer", count=4, place=it) for it in places)
+    base = msgspec.structs.replace(FACTS, models=(ModelFacts(kind="Net", parameters=1, repeated=repeated),))
+    (change,) = find("compile").rewrite(base, make_setting("compile", mode="default", blocks=True))
+    assert isinstance(change, NoSourceForm) and words in change.reason
 
 
 def test_compile_in_a_function_that_was_given_the_model(tmp_path: Path) -> None:

@@ -4,9 +4,15 @@
 Calls `model.compile(...)` on each model when it is found: TorchDynamo records the forward pass as a graph, AOTAutograd
 derives the backward pass, and Inductor generates kernels for both that do several operations in one pass over memory.
 `mode="reduce-overhead"` also replays the step as a CUDA graph; `mode="max-autotune"` times several kernels for each
-matrix product. In inference `freezing=true` compiles the weights into the graph as constants, so that they are packed
-and converted once. `dynamic=true` compiles for shapes that change; with `false` torch decides: it specialises first and
-generalises at the first change.
+matrix product and uses CUDA graphs too, `mode="max-autotune-no-cudagraphs"` only the former. In inference
+`freezing=true` compiles the weights into the graph as constants, so that they are packed and converted once.
+`dynamic=true` compiles for shapes that change; with `false` torch decides: it specialises first and generalises at the
+first change.
+
+`blocks=true` compiles the repeated blocks of the model instead (regional compilation): modules of one class in a
+`ModuleList` or `Sequential` whose parameters have the same shapes, such as the layers of a transformer. The code that
+is generated for the first one serves all others, so that compiling takes a fraction of the time. What is outside of the
+blocks, or joins two of them, is not fused.
 
 ## When it helps
 Many small operations between matrix products (normalisation, activation, dropout), and steps that are bound by
@@ -28,6 +34,12 @@ If the model's class is torch's own, such as `nn.Sequential`, its forward is com
 torch.compile(model.forward)`. Its `compile()` begins in a frame of torch, which TorchDynamo skips, and compiles
 nothing.
 
+With `blocks=true`:
+
+    model = Transformer().cuda()
+    for repeated in model.layers:
+        repeated.compile()
+
 ## What is proved
 `rounding`: fused kernels round in other places. For the comparison of numbers, Inductor uses eager's random numbers.
 """
@@ -38,11 +50,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work
+from hotlap.levers.support.blocks import same_blocks
 from hotlap.levers.support.situations import bound_without, device_kind, is_nvidia_like, make_setting, without_model
 from hotlap.levers.support.switching import Switch, of_models
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
+    ModelFacts,
     ModelStatement,
     NoSourceForm,
     Proof,
@@ -62,17 +76,24 @@ work: tuple[Work, ...] = ("training", "inference")
 improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses = ("dominant-operator", "launch-bound", "python-overhead", "small-operators")
 parameters = {
-    "mode": Parameter(str, choices=("default", "reduce-overhead", "max-autotune")),
+    "mode": Parameter(str, choices=("default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")),
     "dynamic": Parameter(bool, required=False),
     "freezing": Parameter(bool, required=False),
+    "blocks": Parameter(bool, required=False),
 }
+
+_FEW_SHAPES = 4
+"""So many shapes may be those of several inputs, or of a last batch that is shorter, instead of changing ones."""
+
+_FEWEST_BLOCKS = 3
+"""With fewer, the model compiles about as fast as its blocks."""
 
 
 def obstacle(situation: Situation) -> Skipped | None:
     """Require an uncompiled model on a device that Inductor supports."""
     if without_model(situation):
         return without_model(situation)
-    if all(model.compiled for model in situation.facts.models):
+    if all(model.compiled or _compiles_blocks(model) for model in situation.facts.models):
         return Skipped(reason="The script already compiles its model.", already=True)
     if device_kind(situation) not in ("cpu", "cuda", "xpu"):
         return Skipped(reason=f"torch.compile has no mature backend for {situation.facts.device}.")
@@ -85,16 +106,22 @@ def bound(situation: Situation) -> float | None:
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """The plain mode first; the modes that are made for GPUs only there, CUDA graphs only for constant shapes. Weights
-    that never change again may be compiled in."""
-    dynamic = any(len(model.input_shapes) > 1 for model in situation.facts.models)
-    modes = ["default"]
+    """The plain mode first, then its blocks; the modes that are made for GPUs only there, CUDA graphs only for constant
+    shapes. Weights that never change again may be compiled in."""
+    models = situation.facts.models
+    shapes = max((len(it.input_shapes) for it in models), default=1)
+    changes = shapes > 1
+    settings = [make_setting("compile", mode="default", dynamic=changes)]
+    if situation.facts.step_source == "call":
+        settings.insert(0, make_setting("compile", mode="default", dynamic=changes, freezing=True))
+    elif models and all(_count(it) >= _FEWEST_BLOCKS for it in models):
+        settings.append(make_setting("compile", mode="default", dynamic=changes, blocks=True))
+    if 1 < shapes <= _FEW_SHAPES and situation.facts.step_source != "call":
+        settings.append(make_setting("compile", mode="default", dynamic=False))
     if is_nvidia_like(situation):
-        modes += ["max-autotune"] if dynamic else ["reduce-overhead", "max-autotune"]
-    plain = tuple(make_setting("compile", mode=mode, dynamic=dynamic) for mode in modes)
-    if situation.facts.step_source != "call":
-        return plain
-    return (make_setting("compile", mode="default", dynamic=dynamic, freezing=True), *plain)
+        modes = ("max-autotune-no-cudagraphs",) if changes else ("reduce-overhead", "max-autotune")
+        settings += [make_setting("compile", mode=it, dynamic=changes) for it in modes]
+    return tuple(settings)
 
 
 def environment(setting: Setting) -> dict[str, str]:
@@ -103,32 +130,56 @@ def environment(setting: Setting) -> dict[str, str]:
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """The call on each model. ``Module.compile`` would compile nothing of one whose forward is torch's own, so that its
-    forward is compiled instead."""
+    """The call on each model, or on each of its blocks. ``Module.compile`` would compile nothing of a module whose
+    forward is torch's own, so that the forward is compiled instead."""
+    values = dict(setting.values)
+    arguments = [] if values["mode"] == "default" else [f'mode="{values["mode"]}"']
+    arguments += ["dynamic=True"] if values.get("dynamic") else []
+    if values.get("blocks"):
+        return _rewrite_blocks(facts, arguments)
     of_torch = {it.forward_of_torch for it in facts.models}
     if len(of_torch) == 2:
         reason = "Some models use torch's own forward, and it is unknown which variable holds which model."
         return (NoSourceForm(reason=reason),)
-    values = dict(setting.values)
-    arguments = [] if values["mode"] == "default" else [f'mode="{values["mode"]}"']
-    arguments += ["dynamic=True"] if values.get("dynamic") else []
-    if of_torch == {True}:
-        code = f"_.forward = torch.compile({', '.join(['_.forward', *arguments])})"
-        return (ModelStatement(code=code, needs=("torch.compile",)),)
-    return (ModelStatement(code=f"_.compile({', '.join(arguments)})"),)
+    code, needs = _compile_call("_", arguments, of_torch == {True})
+    return (ModelStatement(code=code, needs=needs),)
+
+
+def _rewrite_blocks(facts: ScriptFacts, arguments: list[str]) -> tuple[SourceChange, ...]:
+    """A loop over the blocks of each container."""
+    if len(facts.models) != 1 or not facts.models[0].repeated:
+        return (NoSourceForm(reason="There are several models, and not all of them have repeated blocks."),)
+    changes: list[SourceChange] = []
+    for blocks in facts.models[0].repeated:
+        if not blocks.place:
+            return (NoSourceForm(reason="The blocks have no name that Python source could use."),)
+        if blocks.place.startswith(".module"):
+            return (NoSourceForm(reason="The model is wrapped, and which variable holds the model itself is unknown."),)
+        call, needs = _compile_call("repeated", arguments, blocks.forward_of_torch)
+        changes.append(ModelStatement(code=f"for repeated in _{blocks.place}:\n    {call}", needs=needs))
+    return tuple(changes)
+
+
+def _compile_call(name: str, arguments: list[str], of_torch: bool) -> tuple[str, tuple[str, ...]]:
+    """The statement that compiles the module of that name, and the names that it needs."""
+    if of_torch:
+        given = ", ".join([f"{name}.forward", *arguments])
+        return f"{name}.forward = torch.compile({given})", ("torch.compile",)
+    return f"{name}.compile({', '.join(arguments)})", ()
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """Compile each root in place; class, parameters and names in its state_dict do not change."""
+    """Compile each root, or its blocks, in place; class, parameters and names in its state_dict do not change."""
 
     def compile_root(root: Any) -> None:
-        _compile(hooks, setting, root)
+        for module in _targets(hooks, setting, root):
+            _compile(hooks, setting, module)
 
     hooks.model_found.append(compile_root)
 
 
 def switch(hooks: Hooks, setting: Setting) -> Switch:
-    """Compiled when it is first put on; after that a root's calls go through what was compiled, or past it.
+    """Compiled when it is first put on; after that a module's calls go through what was compiled, or past it.
 
     ``Module.compile`` keeps its result in ``_compiled_call_impl``, and ``__call__`` goes by whether that is None (torch
     2.6 to 2.13). ``torch.compiler.set_stance`` is public, and would switch what the script itself compiled as well.
@@ -136,42 +187,61 @@ def switch(hooks: Hooks, setting: Setting) -> Switch:
     compiled: dict[int, tuple[Any, Any]] = {}
 
     def put_on(root: Any) -> None:
-        if id(root) in compiled:
-            root._compiled_call_impl = compiled[id(root)][1]
-        elif _compile(hooks, setting, root):
-            compiled[id(root)] = root, root._compiled_call_impl
+        for module in _targets(hooks, setting, root):
+            if id(module) in compiled:
+                module._compiled_call_impl = compiled[id(module)][1]
+            elif _compile(hooks, setting, module):
+                compiled[id(module)] = module, module._compiled_call_impl
 
     def take_off() -> None:
-        for root, _ in compiled.values():
-            root._compiled_call_impl = None
+        for module, _ in compiled.values():
+            module._compiled_call_impl = None
 
     return of_models(hooks, put_on, take_off)
 
 
-def _compile(hooks: Hooks, setting: Setting, root: Any) -> bool:
-    """Compile the root unless it is compiled already or cannot be; return whether it was."""
+def _targets(hooks: Hooks, setting: Setting, root: Any) -> list[Any]:
+    """The modules that are compiled, each by itself."""
+    if not dict(setting.values).get("blocks"):
+        return [root]
+    blocks = [block for run in same_blocks(hooks.torch, root) for block in run.blocks]
+    if not blocks:
+        hooks.note(f"{type(root).__name__} has no repeated blocks and was not compiled.")
+    return list({id(it): it for it in blocks}.values())
+
+
+def _compile(hooks: Hooks, setting: Setting, module: Any) -> bool:
+    """Compile the module unless it is compiled already or cannot be; return whether it was."""
     values = dict(setting.values)
-    if isinstance(root, hooks.torch.jit.ScriptModule):
-        hooks.note(f"{type(root).__name__} is TorchScript already and was not compiled.")
+    if isinstance(module, hooks.torch.jit.ScriptModule):
+        hooks.note(f"{type(module).__name__} is TorchScript already and was not compiled.")
         return False
-    if getattr(root, "_compiled_call_impl", None) is not None or hasattr(root, "_orig_mod"):
+    if getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod"):
         return False
     mode = None if values["mode"] == "default" else values["mode"]
     dynamic = True if values.get("dynamic") else None
-    if type(root).forward.__module__.startswith("torch.nn."):
-        root._compiled_call_impl = hooks.torch.compile(_called_from_here(root), mode=mode, dynamic=dynamic)
+    if type(module).forward.__module__.startswith("torch.nn."):
+        module._compiled_call_impl = hooks.torch.compile(_called_from_here(module), mode=mode, dynamic=dynamic)
     else:
-        root.compile(mode=mode, dynamic=dynamic)
+        module.compile(mode=mode, dynamic=dynamic)
     return True
 
 
-def _called_from_here(root: Any) -> Callable[..., Any]:
+def _count(model: ModelFacts) -> int:
+    return sum(it.count for it in model.repeated)
+
+
+def _compiles_blocks(model: ModelFacts) -> bool:
+    return bool(model.repeated) and all(it.compiled for it in model.repeated)
+
+
+def _called_from_here(module: Any) -> Callable[..., Any]:
     """The call of a module whose forward is torch's own, an ``nn.Sequential`` say, from a frame that Dynamo looks at:
     ``Module.compile`` begins with a frame of torch's, which it passes over, and silently compiles nothing (torch 2.13;
     ``torch.compile(module)`` wraps it likewise)."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return root._call_impl(*args, **kwargs)
+        return module._call_impl(*args, **kwargs)
 
     return call
 

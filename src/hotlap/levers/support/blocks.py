@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -51,6 +52,31 @@ def repeated_blocks(torch: ModuleType, root: Any) -> Run | None:
     return best
 
 
+def same_blocks(torch: ModuleType, root: Any) -> tuple[Run, ...]:
+    """All runs of composite modules of which two in a row have parameters of the same names, shapes and types, so that
+    what is compiled for one serves the other; in the model's order.
+
+    Of runs inside one another, the one with most parameters is taken.
+    """
+    found: list[tuple[int, Run]] = []
+    for name, module in root.named_modules():
+        if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)):
+            place = place_of(torch, root, name)
+            for start, blocks in _runs(torch, list(module)):
+                if _alike(blocks):
+                    part = f"[{start}:{start + len(blocks)}]" if len(blocks) != len(module) else ""
+                    size = sum(it.numel() for block in blocks for it in block.parameters())
+                    found.append((size, Run(blocks, "" if place is None else (place + part or "[:]"))))
+    inside: set[int] = set()
+    chosen: list[Run] = []
+    for _, run in sorted(found, key=lambda it: -it[0]):
+        modules = {id(it) for block in run.blocks for it in block.modules()}
+        if inside.isdisjoint(modules):
+            inside |= modules
+            chosen.append(run)
+    return tuple(run for _, run in found if any(run is it for it in chosen))
+
+
 def own_switch(torch: ModuleType, root: Any) -> Switch | None:
     """The switch of a model of ``transformers``, or of one that has the same interface."""
     for name, module in root.named_modules():
@@ -92,6 +118,12 @@ def _runs(torch: ModuleType, modules: list[Any]) -> Iterator[tuple[int, tuple[An
         if end - start >= FEWEST and composite and not isinstance(first, torch.jit.ScriptModule):
             yield start, tuple(modules[start:end])
         start = end
+
+
+def _alike(blocks: tuple[Any, ...]) -> bool:
+    """Whether any two neighbours hold the same parameters; one that is compiled already may be among them."""
+    built = [[(name, it.shape, it.dtype) for name, it in block.named_parameters()] for block in blocks]
+    return any(one == other for one, other in pairwise(built))
 
 
 def updates_statistics(torch: ModuleType, block: Any) -> bool:

@@ -35,7 +35,7 @@ def statement_edits(sources: Sources, change: ModelStatement) -> Edits:
         if _has_already(model, change):
             continue
         known = (model.name.partition(".")[0],)
-        statement = NewCode(re.sub(r"\b_\b", model.name, change.code), change.needs, known)
+        statement = NewCode(_for_model(change.code, model), change.needs, known)
         after = _last_change(sources, model)
         if after is None:
             edits.append((model.code.path, InsertBefore(Span.of(model.optimizer), statement)))
@@ -234,7 +234,9 @@ def _outside_of_branches(code: Code, statement: ast.stmt, uses: Sequence[ast.AST
 def _has_already(model: Model, change: ModelStatement) -> bool:
     """Whether the script already does it: ``model.compile()`` or ``torch.compile(model)``, a conversion of the
     format."""
-    wanted = ast.parse(change.code, mode="exec").body[0]
+    wanted = ast.parse(_for_model(change.code, model), mode="exec").body[0]
+    if isinstance(wanted, ast.For):
+        return any(_is_same_loop(it, wanted) for it in ast.walk(model.code.tree))
     calls = (it for it in ast.walk(wanted) if isinstance(it, ast.Call))
     method = next((last_part(it.func) for it in calls), "")
     for node in ast.walk(model.code.tree):
@@ -253,6 +255,18 @@ def _has_already(model: Model, change: ModelStatement) -> bool:
             if ast.unparse(called_on) == model.name or any(ast.unparse(it) == model.name for it in targets):
                 return True
     return False
+
+
+def _for_model(code: str, model: Model) -> str:
+    return re.sub(r"\b_\b", model.name, code)
+
+
+def _is_same_loop(node: ast.AST, wanted: ast.For) -> bool:
+    """Whether it does the same to the same modules; names may be shorter than the full ones in ``wanted``."""
+    if not isinstance(node, ast.For) or ast.unparse(node.iter) != ast.unparse(wanted.iter):
+        return False
+    called = [[last_part(it.func) for it in ast.walk(loop) if isinstance(it, ast.Call)] for loop in (node, wanted)]
+    return bool(called[1]) and called[0] == called[1]
 
 
 def _is_call_with(node: ast.AST, methods: set[str], keyword: str) -> bool:
