@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -15,13 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
 import hotlap
 from hotlap.cli.main import COMMANDS
 from hotlap.diagnose.api import all_rules
-from hotlap.levers.api import levers_of_any_work
+from hotlap.levers.api import Parameter, levers_of_any_work
+from hotlap.plan import FORMAT
 from hotlap.render.rule_pages import GROUPS
+from hotlap.render.schemas import NAMES, file_name, schema_of
 from hotlap.source.lint.api import FixSafety
 from hotlap.source.lint.api import all_rules as lint_rules
 
@@ -64,8 +67,8 @@ class Page:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages to the site (MkDocs calls this by its name)."""
-    for page in pages():
-        files.append(File.generated(config, page.path, content=page.text))
+    for page in (*pages(), *_schemas()):
+        files.append(File.generated(config, page.path, content=page.text, inclusion=InclusionLevel.INCLUDED))
     return files
 
 
@@ -83,6 +86,7 @@ def pages() -> Iterator[Page]:
     yield _commands()
     yield _python()
     yield _tested()
+    yield _plan_format()
 
 
 def _filled(entry: object) -> object:
@@ -114,14 +118,13 @@ def _levers() -> Iterator[Page]:
         yield Page(f"levers/{it.name}.md", _docstring_page(it.name, it.page, facts))
 
 
-def _values(parameter: object) -> str:
-    choices = getattr(parameter, "choices", ())
-    if choices:
-        return "one of " + ", ".join(f"`{choice}`" for choice in choices)
-    low, high = getattr(parameter, "minimum", None), getattr(parameter, "maximum", None)
-    kind = {"int": "a whole number", "bool": "true or false", "str": "a text", "float": "a number"}
-    bounds = f" from {low} to {high}" if low is not None and high is not None else ""
-    return kind[getattr(parameter, "kind", str).__name__] + bounds
+def _values(parameter: Parameter) -> str:
+    if parameter.choices:
+        return "one of " + ", ".join(f"`{choice}`" for choice in parameter.choices)
+    low, high = parameter.minimum, parameter.maximum
+    kind = {int: "a whole number", bool: "true or false", str: "a text", float: "a number"}
+    bounds = (f" from {low}" if low is not None else "") + (f" to {high}" if high is not None else "")
+    return kind[parameter.kind] + bounds
 
 
 def _findings() -> Iterator[Page]:
@@ -164,6 +167,21 @@ def _tested() -> Page:
     newest, oldest = re.findall(r"^(?:OLDEST_)?TORCH := torch==(\S+)$", (_ROOT / "Makefile").read_text(), re.MULTILINE)
     rows = [("torch", f"{newest}, for CPUs"), *((f"`{it}`", versions[it]) for it in _NAMED_PACKAGES)]
     return Page("tested.md", _TESTED.format(oldest=oldest, table=_table(("package", "version"), rows)))
+
+
+def _plan_format() -> Page:
+    text = (Path(__file__).parent / "plan_format.md").read_text(encoding="utf-8")
+    rows = []
+    for name, lever in levers_of_any_work().items():
+        keys = [f"`{key}`: {_values(it)}{'' if it.required else ' (optional)'}" for key, it in lever.parameters.items()]
+        rows.append((f"[`[levers.{name}]`](levers/{name}.md)", "<br>".join(keys) or "no keys"))
+    levers = _table(("table", "keys"), rows)
+    return Page("plan-format.md", text.format(format=FORMAT, levers=levers, schema=file_name("plan")))
+
+
+def _schemas() -> Iterator[Page]:
+    for name in NAMES:
+        yield Page(f"schemas/{file_name(name)}", json.dumps(schema_of(name), indent=2))
 
 
 def _python() -> Page:

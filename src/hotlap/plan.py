@@ -30,7 +30,7 @@ import msgspec
 
 from hotlap import files
 from hotlap.errors import PlanError
-from hotlap.levers.api import validate
+from hotlap.levers.api import Lever, Parameter, levers_of_any_work, validate
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import Estimate, Move, Plan, RecordedGain, Setting
 
@@ -184,6 +184,36 @@ class _GainTable(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float
     replicates: int
     machine: str = ""
+
+
+def plan_schema() -> tuple[dict[str, object], dict[str, object]]:
+    """What a plan file of the present format holds as JSON Schema (2020-12), and the parts that it refers to."""
+    (gain,), parts = msgspec.json.schema_components([_GainTable], ref_template="#/$defs/{name}")
+    head = {"format": {"const": FORMAT}, "torch": {"type": "string"}, "study": {"type": "string"}, "gain": gain}
+    levers = {name: _lever_schema(it) for name, it in levers_of_any_work().items()}
+    tables = {
+        "hotlap": {"type": "object", "properties": head},
+        "levers": {"type": "object", "properties": levers, "additionalProperties": False},
+    }
+    return {"type": "object", "properties": tables, "additionalProperties": False}, parts
+
+
+def _lever_schema(lever: Lever) -> dict[str, object]:
+    return {
+        "type": "object",
+        "description": lever.title,
+        "properties": {name: _parameter_schema(it) for name, it in lever.parameters.items()},
+        "required": [name for name, it in lever.parameters.items() if it.required],
+        "additionalProperties": False,
+    }
+
+
+def _parameter_schema(it: Parameter) -> dict[str, object]:
+    if it.choices:
+        return {"enum": list(it.choices)}
+    limits = {"minimum": it.minimum, "maximum": it.maximum}
+    kind = {bool: "boolean", int: "integer", float: "number", str: "string"}[it.kind]
+    return {"type": kind} | {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def _gain_table(plan: Plan, gain: RecordedGain) -> dict[str, object]:

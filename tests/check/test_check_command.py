@@ -11,6 +11,7 @@ import fakes
 import msgspec
 import pytest
 from fake_script import Effect
+from json_documents import assert_valid
 from pair import Pair
 
 from hotlap import api
@@ -199,6 +200,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = msgspec.json.decode(out, type=Check)
     assert (found.verdict, found.workload.target, found.against.name) == ("failed", "train.py", "HEAD~1")
     assert found.workload.checkout is None, "what was asked for, not the copy it ran in"
+    assert_valid(json.loads(out))
     assert json.loads(out)["speed"]["comparison"]["speedup"]["high"] < 1
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import fakes
 import msgspec
 import pytest
+from json_documents import assert_valid
 
 from hotlap.cli.costs import price, samples
 from hotlap.cli.main import main
@@ -90,6 +91,7 @@ def test_without_a_price_the_break_even_is_shown(study: Path, capsys: pytest.Cap
 def test_costs_are_in_the_json_which_still_reads_as_a_study(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--json", "--price", "2.50EUR", str(study)]) == 0
     out = capsys.readouterr().out
+    assert_valid(json.loads(out))
     found = json.loads(out)["costs"]
     assert found["price"] == {"per_hour": 2.5, "currency": "EUR"}
     assert found["million_before"]["value"] == pytest.approx(0.2120 / 32 * 1e6 * 2.5 / 3600)

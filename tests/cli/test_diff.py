@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from json_documents import assert_valid
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "traces"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "compare"))
@@ -109,6 +110,7 @@ def test_json_holds_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     before = training_trace(steps=6).write(tmp_path / "before.json")
     after = slow_trace().write(tmp_path / "after.json")
     document = json.loads(run(["--json", str(before), str(after)], capsys))
+    assert_valid(document)
     assert document["verdict"] == "slower"
     assert document["step"]["before_seconds"] == pytest.approx(0.001, rel=0.01)
     (kernels,) = [it["rows"] for it in document["tables"] if it["table"] == "kernels"]

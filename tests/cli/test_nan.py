@@ -9,6 +9,7 @@ from pathlib import Path
 import fakes
 import msgspec
 import pytest
+from json_documents import assert_valid
 
 from hotlap.api import Engine
 from hotlap.cli.main import main
@@ -142,6 +143,7 @@ def test_json_reads_back(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     found = msgspec.json.decode(out, type=NumbersHunt)
     assert (found.noticed, found.repeated, found.finite_steps, found.checked_from) == (NOTICED, FOUND, 17, 15)
+    assert_valid(json.loads(out))
     assert json.loads(out)["repeated"]["origin"]["operation"] == "log"
     assert err == ""
 

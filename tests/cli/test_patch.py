@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from json_documents import assert_valid
 
 for folder in ("procedures", "check", "source/patch"):
     sys.path.insert(0, str(Path(__file__).parents[1] / folder))
@@ -202,6 +203,7 @@ def test_json_carries_files_and_proof(script: Path, capsys: pytest.CaptureFixtur
     keep(script, FUSED, PAGES)
     assert patch("--json") == 0
     found = json.loads(capsys.readouterr().out)
+    assert_valid(found)
     assert found["written"][0]["lever"] == "fused-optimizer"
     assert found["left_out"][0]["setting"]["lever"] == "huge-pages"
     assert found["proof"]["numbers"]["verdict"] == "exact" and not found["proof"]["refusal"]

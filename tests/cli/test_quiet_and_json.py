@@ -12,6 +12,7 @@ from pathlib import Path
 import fakes
 import pytest
 from fake_executor import FakeExecutor
+from json_documents import assert_valid
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "traces"))
 
@@ -26,6 +27,7 @@ from hotlap.study import create_study
 WITHOUT_JSON = {
     "run": "standard output belongs to the script that it becomes",
     "completion": "it prints a program of the shell",
+    "schema": "it prints JSON by itself",
 }
 
 SEARCH = ("--only", "compile,huge-pages")
@@ -65,7 +67,7 @@ KINDS = {
 }
 PAGES = [("findings", "loader-bound"), ("levers", "loader"), ("rule", "HL201")]
 # Commands that start processes or print a program; their own tests cover both options.
-ELSEWHERE = {"run", "check", "patch", "completion"}
+ELSEWHERE = {"run", "check", "patch", "completion", "schema"}
 
 
 @pytest.fixture
@@ -103,6 +105,7 @@ def test_json_is_one_document_and_nothing_else(command: str, ready: Path, capsys
     kind = KINDS.get(command, command)
     assert list(document)[:2] == ["document", "document_version"]
     assert (document["document"], document["document_version"]) == (f"hotlap-{kind}", VERSIONS[kind])
+    assert_valid(document)
     assert not [it for it in keys(document) if it.endswith(("nanoseconds", "milliseconds", "microseconds"))]
     assert err == ""
 
@@ -117,7 +120,8 @@ def keys(value: object) -> Iterator[str]:
 
 def test_the_docs_name_each_json_document_with_its_version() -> None:
     page = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `hotlap-([a-z]+)` \| (\d+) \|", page, re.MULTILINE))
+    row = r"^\| \[`hotlap-([a-z]+)`\]\(schemas/hotlap-\1-\d+\.schema\.json\) \| (\d+) \|"
+    rows = dict(re.findall(row, page, re.MULTILINE))
     assert rows == {kind: str(version) for kind, version in VERSIONS.items()}
 
 
@@ -136,6 +140,7 @@ def test_quiet_prints_only_errors_on_standard_error(
 def test_a_page_as_json_contains_its_text(command: str, page: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(command, "--json", page) == 0
     found = json.loads(capsys.readouterr().out)
+    assert_valid(found)
     assert page in (found["name"], found.get("code"))
     assert len(found["page"]) > 200
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import hotlap
 from hotlap.cli.main import COMMANDS
 from hotlap.diagnose.api import all_rules
 from hotlap.levers.api import levers_of_any_work
+from hotlap.render.schemas import NAMES, file_name, schema_of
 from hotlap.source.lint.api import all_rules as lint_rules
 
 
@@ -63,6 +65,17 @@ def test_every_function_is_described_with_its_arguments(site: Path) -> None:
     for name, function in functions.items():
         assert f'id="hotlap{name}"' in text and all(it in text for it in inspect.signature(function).parameters)
     assert ":func:" not in text
+
+
+def test_every_schema_is_published(site: Path) -> None:
+    found = {it.name: json.loads(it.read_text(encoding="utf-8")) for it in (site / "schemas").iterdir()}
+    assert found == {file_name(name): json.loads(json.dumps(schema_of(name))) for name in NAMES}
+
+
+def test_the_page_of_plans_lists_each_key_of_each_lever(site: Path) -> None:
+    text = (site / "plan-format.html").read_text(encoding="utf-8")
+    for name, lever in levers_of_any_work().items():
+        assert f"[levers.{name}]" in text and all(f"<code>{key}</code>" in text for key in lever.parameters)
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:

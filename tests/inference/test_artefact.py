@@ -16,6 +16,7 @@ import pytest
 import torch
 from inference.conftest import Target
 from inference.test_infer import FakeModel
+from json_documents import assert_valid
 
 from hotlap import api
 from hotlap.cli.main import main
@@ -228,6 +229,7 @@ def test_the_command_writes_the_folder_and_its_proof(studied: Path, capsys: pyte
 def test_json_is_the_proof(studied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert export(studied, "--to", "model", "--untimed", "--json") == 0
     found = json.loads(capsys.readouterr().out)
+    assert_valid(found)
     assert found["speed_of_files"] is None and found["inputs"] == 1
 
 

@@ -128,7 +128,7 @@ def test_the_doctor_shows_caches_relative_to_home() -> None:
 def test_the_doctor_names_the_isolation_in_json() -> None:
     document = isolation_document(fakes.FENCED)
     assert document is not None
-    assert (document["mode"], document["network"]) == ("fence", "none")
-    assert document["meaning"].startswith("What a trial's Python code writes goes to the run")
-    assert document["reasons"] and document["gaps"]
+    assert (document.mode, document.network) == ("fence", "none")
+    assert document.meaning.startswith("What a trial's Python code writes goes to the run")
+    assert document.reasons and document.gaps
     assert isolation_document(Machine()) is None

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from json_documents import assert_valid
 from trace_writer import TraceWriter, training_trace
 
 from hotlap.cli.main import main
@@ -47,6 +48,7 @@ def test_two_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_document_is_in_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "--json", str(ranks(tmp_path))]) == 0
     document = json.loads(capsys.readouterr().out)
+    assert_valid(document)
     assert document["collectives"]["ranks"][1]["waited_for_seconds"] == pytest.approx(900e-6)
     first = document["traces"][0]
     assert first["collectives"][0]["seconds"] == pytest.approx(3 * 480e-6)

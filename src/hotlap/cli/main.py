@@ -44,6 +44,7 @@ COMMANDS = {
     "levers": "list the levers: what each does, when it helps, which proof it requires",
     "export": "write a study as tables or for a tracker, or its model as files to deploy",
     "demo": "tune a small workload that ships with hotlap",
+    "schema": "list the JSON documents, or show the schema of one or of plan files",
     "completion": "write the script with which a shell completes hotlap",
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import msgspec
 
@@ -49,10 +48,16 @@ def study_warnings(study: Study) -> list[str]:
     return list(dict.fromkeys(text.sentence(it) for it in (*first, *study.warnings, *study.machine.warnings)))
 
 
-def isolation_document(machine: Machine) -> dict[str, Any] | None:
+class IsolationDocument(Protection, frozen=True, kw_only=True):
+    """A part of a JSON document: the isolation of trials, and what its mode means."""
+
+    meaning: str
+
+
+def isolation_document(machine: Machine) -> IsolationDocument | None:
     """The isolation of trials on this machine, as a part of a JSON document; None if it was not examined."""
     it = machine.protection
-    return None if it is None else {"meaning": _MEANS[it.mode], **msgspec.to_builtins(it)}
+    return None if it is None else IsolationDocument(meaning=_MEANS[it.mode], **msgspec.structs.asdict(it))
 
 
 def isolation_facts(protection: Protection) -> Iterator[tuple[str, str]]:

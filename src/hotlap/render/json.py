@@ -35,7 +35,7 @@ VERSIONS: Mapping[str, int] = {
 """The documents that commands print. A version increases if a field changes its meaning, type, unit or name, but not if
 a field is added."""
 
-_Json: TypeAlias = dict[str, "_Json"] | list["_Json"] | str | int | float | bool | None
+Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 _NANOSECONDS = re.compile(r"(?:^|(?<=_))nanoseconds$")
 
 
@@ -50,29 +50,32 @@ def document_json(kind: str, what: object, *, exact: bool = False) -> str:
 
     With ``exact`` all text is unchanged, for programs that edit files by it.
     """
-    fields = _in_seconds(msgspec.to_builtins(what))
+    fields = in_seconds(msgspec.to_builtins(what))
     fields = fields if exact else portable(fields)
     assert isinstance(fields, dict), "a document must be an object to contain its name and version"
     head = {"document": f"hotlap-{kind}", "document_version": VERSIONS[kind]}
     return msgspec.json.format(msgspec.json.encode(head | fields), indent=2).decode()
 
 
-def _in_seconds(value: _Json) -> _Json:
+def in_seconds(value: Json) -> Json:
     """The same with nanoseconds, as in traces, converted to seconds and renamed."""
     if isinstance(value, list | tuple):
-        return [_in_seconds(it) for it in value]
+        return [in_seconds(it) for it in value]
     if not isinstance(value, dict):
         return value
-    fields: dict[str, _Json] = {}
+    fields: dict[str, Json] = {}
     for key, it in value.items():
-        if _NANOSECONDS.search(key):
-            fields[_NANOSECONDS.sub("seconds", key)] = _divided(it)
-        else:
-            fields[key] = _in_seconds(it)
+        name = name_in_seconds(key)
+        fields[name] = in_seconds(it) if name == key else _divided(it)
     return fields
 
 
-def _divided(value: _Json) -> _Json:
+def name_in_seconds(name: str) -> str:
+    """The name that a field has in documents."""
+    return _NANOSECONDS.sub("seconds", name)
+
+
+def _divided(value: Json) -> Json:
     if isinstance(value, list | tuple):
         return [_divided(it) for it in value]
     return value / 1e9 if isinstance(value, int | float) else value
