@@ -8,12 +8,15 @@ import os
 import pkgutil
 from pathlib import Path
 
+import fakes
+import msgspec
 import pytest
 
 import hotlap
+import hotlap.plan
 from hotlap.errors import StudyError
 from hotlap.experiment.options import Options
-from hotlap.records import Workload
+from hotlap.records import Run, Steps, Workload
 from hotlap.study import create_study
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "src")}
@@ -142,6 +145,33 @@ def test_load_study(tmp_path: Path) -> None:
     found = hotlap.load_study(tmp_path)
     assert isinstance(found, hotlap.Study)
     assert (found.identifier, found.workload, found.plan) == (journal.header.identifier, workload, hotlap.Plan())
+
+
+def test_a_study_answers_on_demand(tmp_path: Path) -> None:
+    study = fakes.FINISHED
+    assert study.speedup is not None and study.verification is not None
+    assert study.speedup == study.verification.speed.speedup and study.speedup.low < study.speedup.value
+    disagreeing = msgspec.structs.replace(study.verification.speed, baseline_agrees=False)
+    unsure = msgspec.structs.replace(study.verification, speed=disagreeing)
+    assert msgspec.structs.replace(study, verification=unsure).speedup is None
+
+    assert study.steps() == []  # without its folder, and without a first run
+    steps = Steps(wall_seconds=(0.2, 0.1), phases=(("forward", (0.2, 0.1)),), loss=(2.0, None), not_finite=(1,))
+    rows = msgspec.structs.replace(study, baseline=Run(steps=steps)).steps()
+    assert [(it["step"], it["wall_seconds"], it["loss"]) for it in rows] == [(1, 0.2, 2.0), (2, 0.1, None)]
+    assert {it["run"] for it in rows} == {"baseline"} and all(it.keys() == rows[0].keys() for it in rows)
+
+    page, plan = tmp_path / "report.html", tmp_path / "hotlap.toml"
+    study.html(page)
+    study.html(page)  # its own report is replaced
+    assert study.verification is not None and "3.65x" in page.read_text()
+    (tmp_path / "mine.html").write_text("mine")
+    with pytest.raises(hotlap.HotlapError, match="not a report"):
+        study.html(tmp_path / "mine.html")
+    study.plan.save(plan)
+    assert hotlap.plan.read(plan) == study.plan
+    with pytest.raises(hotlap.HotlapError, match="cannot be written"):
+        study.plan.save(tmp_path / "absent" / "hotlap.toml")
 
 
 def test_errors_have_one_root() -> None:

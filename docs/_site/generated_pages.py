@@ -198,7 +198,19 @@ def _python() -> Page:
         lines = [_parameter(it) for it in inspect.signature(function).parameters.values()]
         signature = ",\n    ".join(_with_stars(lines, function))
         parts += [f"## hotlap.{name}", f"```text\nhotlap.{name}(\n    {signature},\n)\n```", _in_markdown(function)]
+    for kind in (hotlap.Study, hotlap.Plan):
+        members = {name: it for name, it in vars(kind).items() if inspect.isfunction(it) or isinstance(it, property)}
+        public = {name: it for name, it in members.items() if not name.startswith("_")}
+        parts += [f"## hotlap.{kind.__name__}", *(_member(name, it) for name, it in public.items())]
     return Page("python.md", "\n\n".join(parts))
+
+
+def _member(name: str, it: Callable[..., object] | property) -> str:
+    """A method or property of a record, with its docstring."""
+    if isinstance(it, property):
+        return f"**`{name}`**\n\n{_in_markdown(it)}"
+    given = list(inspect.signature(it).parameters.values())[1:]
+    return f"**`{name}({', '.join(map(_parameter, given))})`**\n\n{_in_markdown(it)}"
 
 
 def _summary(function: Callable[..., object]) -> str:
@@ -221,7 +233,7 @@ def _with_stars(lines: list[str], function: Callable[..., object]) -> list[str]:
     return [*lines[: named[0]], "*", *lines[named[0] :]]
 
 
-def _in_markdown(function: Callable[..., object]) -> str:
+def _in_markdown(function: Callable[..., object] | property) -> str:
     """A function's docstring, its references and literals as code."""
     text = re.sub(r":(?:func|class|mod|data):`~?([^`]+)`", r"`\1`", inspect.getdoc(function) or "")
     return text.replace("``", "`")

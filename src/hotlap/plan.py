@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import tomllib
 from pathlib import Path
 from types import MappingProxyType
@@ -95,6 +96,16 @@ def to_toml(plan: Plan, *, torch_version: str = "", study: str = "", gain: Recor
     import tomli_w  # here, since a script's interpreter reads plans and need not have it
 
     return tomli_w.dumps({"hotlap": head, "levers": levers})
+
+
+def save(plan: Plan, path: str | os.PathLike[str]) -> None:
+    """Write a plan file, without what the plan gave; raises :class:`PlanError` when it cannot be written."""
+    try:
+        files.replace(Path(path), to_toml(plan).encode("utf-8"))
+    except OSError as error:
+        raise PlanError(
+            f"The plan {os.fspath(path)} cannot be written: {error.strerror or error}.", remedy="Give another path."
+        ) from None
 
 
 def from_toml(text: str, *, where: str = "the plan") -> Plan:

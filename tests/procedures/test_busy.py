@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
+from plain_report import plain
 
 from hotlap.diagnose import Profile
 from hotlap.diagnose.api import Rule
@@ -25,7 +26,7 @@ from hotlap.records import Ceilings, CollectEvidence, Finding, LaunchRequest, Ma
 from hotlap.render.headline import headline
 from hotlap.render.json import study_json
 from hotlap.render.markdown import markdown_report
-from hotlap.render.notebook import fragment, plain
+from hotlap.render.notebook import fragment
 from hotlap.study import create_study, load_study, open_study
 
 STEP_SECONDS = 0.020

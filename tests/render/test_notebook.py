@@ -10,9 +10,9 @@ import fakes
 import msgspec
 import pytest
 
-from hotlap.records import PhaseAccount, Study
+from hotlap.records import Crashed, PhaseAccount, Study
 from hotlap.render.json import study_json
-from hotlap.render.notebook import fragment, mime_bundle, plain
+from hotlap.render.notebook import fragment, mime_bundle, summary
 
 VOID = {"br", "hr", "img"}
 
@@ -108,10 +108,33 @@ def test_accounts_that_do_not_add_up_are_still_drawn(account: PhaseAccount) -> N
     Reader(fragment(msgspec.structs.replace(fakes.FINISHED, account_before=account)))
 
 
-def test_text_is_the_report_without_colours() -> None:
-    shown = plain(fakes.FINISHED)
-    assert shown.startswith("hotlap  train.py --epochs 1") and "\x1b" not in shown
-    assert max(map(len, shown.split("\n"))) <= 100
+@pytest.mark.parametrize("name", sorted(fakes.STUDIES))
+def test_the_text_fits_a_screen(name: str) -> None:
+    shown = summary(fakes.STUDIES[name])
+    assert shown.startswith("hotlap  ") and "\x1b" not in shown
+    lines = shown.split("\n")
+    assert len(lines) <= 24 and max(map(len, lines)) <= 100
+    assert "study.html(" in lines[-1]
+
+
+def test_the_text_has_the_answer_and_the_plan() -> None:
+    shown = summary(fakes.FINISHED)
+    assert "3.65x faster (95 % interval 3.58 to 3.72)" in shown and "In the plan: loader" in shown
+
+
+def test_a_long_answer_is_cut_before_its_last_line() -> None:
+    failed = next(it for it in fakes.STUDIES.values() if it.status == "script-failed" and it.baseline is not None)
+    assert failed.baseline is not None
+    ending = Crashed(exit_code=1, error="boom", output_tail="\n".join(f"line {it} " + "x" * 150 for it in range(40)))
+    long = msgspec.structs.replace(failed, baseline=msgspec.structs.replace(failed.baseline, ending=ending))
+    lines = summary(long).split("\n")
+    assert len(lines) == 24 and lines[-2] == "  ..."
+
+
+def test_what_is_long_is_folded() -> None:
+    html = fragment(fakes.FINISHED)
+    assert html.index("<details") > html.index("whole step")
+    assert html.index("Levers (") > html.index("<details")
 
 
 def test_a_study_has_a_notebook_representation() -> None:
@@ -144,5 +167,5 @@ def test_a_real_notebook_kernel_shows_a_study(tmp_path: Path) -> None:
     done = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
     (output,) = (it for it in done.cells[0].outputs if it.output_type == "execute_result")
     assert output.data["text/html"] == fragment(fakes.FINISHED)
-    assert output.data["text/plain"] == plain(fakes.FINISHED)
+    assert output.data["text/plain"] == summary(fakes.FINISHED)
     json.dumps(done)

@@ -12,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import fakes
+from plain_report import plain
 
 from hotlap.cli import screen
 from hotlap.errors import StudyError
@@ -21,7 +22,7 @@ from hotlap.render.html.page import page
 from hotlap.render.json import study_json
 from hotlap.render.markdown import markdown_report
 from hotlap.render.material import Material
-from hotlap.render.notebook import fragment, plain
+from hotlap.render.notebook import fragment, summary
 from hotlap.render.presentable import presentable, shown
 
 HOME, PROJECT = "/home/ada", "/home/ada/work"
@@ -97,7 +98,7 @@ def study() -> Study:
 @pytest.mark.parametrize("status", ["finished", "interrupted", "script-failed"])
 def test_no_report_shows_where_a_user_lives(status: str) -> None:
     of = msgspec.structs.replace(study(), status=status)
-    for made in (plain(of), fragment(of), markdown_report(of), study_json(of)):
+    for made in (plain(of), summary(of), fragment(of), markdown_report(of), study_json(of)):
         assert HOME not in made and "train.py" in made
     made = page(Material(study=of, command="hotlap tune train.py"))
     assert HOME not in made and "~/.venv/bin/python" in made

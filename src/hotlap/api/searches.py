@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from hotlap.api.engine import (
@@ -18,6 +18,7 @@ from hotlap.api.engine import (
     say_nothing,
     write_plan,
 )
+from hotlap.api.functions import script_of_function
 from hotlap.errors import UsageError
 from hotlap.experiment.options import BatchChoices, EstimateChoices, Options, with_quick_budget
 from hotlap.objective import USUAL_SLOWDOWN, for_inference
@@ -29,7 +30,7 @@ SPEED = Objective()
 
 
 def tune(
-    script: str | os.PathLike[str],
+    script: str | os.PathLike[str] | Callable[..., object],
     *,
     arguments: Sequence[str] = (),
     module: bool = False,
@@ -55,7 +56,10 @@ def tune(
     ``Objective(metric="peak_bytes", limits=(Limit(metric="seconds_per_sample", most=1.3),))`` is what ``--goal memory
     --slowdown 1.3`` asks for.
 
-    ``script`` is a path, or with ``module=True`` a dotted name; ``arguments`` are the script's own. The study is kept
+    ``script`` is a path, with ``module=True`` a dotted name, or a function without parameters that trains. Trials run
+    in fresh processes: a function of a file is imported there; one of a notebook is written to a file below
+    ``directory``, with the functions, classes, imports and plain values that it uses. Closures, and functions that use
+    other objects of the notebook, are refused. ``arguments`` are the script's own (``sys.argv``). The study is kept
     under ``directory``; the plan is written to ``plan_path`` where one is named and a lever was kept. The other options
     are those of ``hotlap tune``. ``on_progress`` is called whenever something begins or becomes known.
 
@@ -76,7 +80,7 @@ def tune(
         network=network,
         unprotected=unprotected,
     )
-    workload = workload_of(script, arguments, module)
+    workload = _workload(script, arguments, module, Path(directory))
     found = begin(workload, with_quick_budget(options), root=Path(directory), on_progress=on_progress or say_nothing)
     if plan_path is not None and found.plan.settings:
         write_plan(found, Path(plan_path))
@@ -84,7 +88,7 @@ def tune(
 
 
 def profile(
-    script: str | os.PathLike[str],
+    script: str | os.PathLike[str] | Callable[..., object],
     *,
     arguments: Sequence[str] = (),
     module: bool = False,
@@ -99,14 +103,14 @@ def profile(
     """Explain where a training script spends its time on this machine: its ``findings``, costliest first.
 
     No lever is tried. With ``batch_sizes`` the model alone is also timed with half, twice and four times the batch
-    (``batch_rates``). The other arguments are those of :func:`tune`; the study is kept in a folder of its own under
-    ``directory``. Raises as :func:`tune` does.
+    (``batch_rates``). The other arguments are those of :func:`tune`, a function as ``script`` included; the study is
+    kept in a folder of its own under ``directory``. Raises as :func:`tune` does.
     """
     options = Options(
         budget_seconds=budget_seconds, seed=seed, batch_sizes=batch_sizes, network=network, unprotected=unprotected
     )
     return begin(
-        workload_of(script, arguments, module),
+        _workload(script, arguments, module, Path(directory)),
         options,
         root=Path(directory) / PROFILES,
         on_progress=on_progress or say_nothing,
@@ -262,6 +266,19 @@ def memory(
         on_progress=on_progress or say_nothing,
         search=memory_search,
     )
+
+
+def _workload(
+    script: str | os.PathLike[str] | Callable[..., object], arguments: Sequence[str], module: bool, directory: Path
+) -> Workload:
+    """As :func:`workload_of`; a function is written as a script below ``directory``."""
+    if isinstance(script, str | os.PathLike):
+        return workload_of(script, arguments, module)
+    if module:
+        raise UsageError("A function is no module.", remedy="Leave out `module`.")
+    path = script_of_function(script, directory)
+    here = Path.cwd()
+    return workload_of(path.relative_to(here) if path.is_relative_to(here) else path, arguments, module=False)
 
 
 def workload_of(script: str | os.PathLike[str], arguments: Sequence[str], module: bool) -> Workload:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -42,6 +43,12 @@ def write_page(study: Study, path: Path, costs: Costs | None) -> None:
             f"The report {path} cannot be written: {error.strerror or error}.",
             remedy="Give another path: `hotlap report --html PATH`.",
         ) from error
+
+
+def write_report(study: Study, path: str | os.PathLike[str]) -> None:
+    """Write the report for a program, which knows no prices. Raises :class:`HotlapError`, also for a foreign file."""
+    check_place(Path(path))
+    write_page(study, Path(path), None)
 
 
 def check_place(path: Path) -> None:

@@ -39,7 +39,7 @@ class Table:
 
 def tables(of: Gathered) -> tuple[Table, ...]:
     """All tables of a study, also those without rows."""
-    return (_study(of), _levers(of), _steps(of), _losses(of), _findings(of), _blocks(of))
+    return (_study(of), _levers(of), steps_table(of), _losses(of), _findings(of), _blocks(of))
 
 
 def setting_json(setting: Setting | None) -> str | None:
@@ -179,7 +179,8 @@ def step_columns(steps: Steps) -> Mapping[str, Sequence[float | None]]:
     return {name: phases[name] if name in phases else getattr(steps, name) for name, _ in STEP_COLUMNS}
 
 
-def _steps(of: Gathered) -> Table:
+def steps_table(of: Gathered) -> Table:
+    """A row for each step, of the unmodified script and of the plan."""
     columns = (
         ("study", "identifier of the study"),
         ("run", "baseline: the unmodified script; plan: with the levers that were kept"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from typing import Literal, TypeAlias
+import os
+from typing import Any, Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.batches import BatchSearch
 from hotlap.records.comparisons import BatchRate, Candidate, Ceiling, Comparison, LossCurves, PhaseAccount
 from hotlap.records.disturbance import Disturbance
+from hotlap.records.estimate import Estimate
 from hotlap.records.machine import Machine
 from hotlap.records.memory import MemoryAccount, MemoryEstimate
 from hotlap.records.objective import Objective
@@ -94,6 +96,36 @@ class Study(Record, frozen=True, kw_only=True):
         return (
             f"<Study {self.identifier!r} ({self.kind}, {self.status}): {self.workload.target!r}, kept: {kept or '-'}>"
         )
+
+    # What follows is computed elsewhere, on demand: a record has no logic, and a script that is run reads records.
+
+    @property
+    def speedup(self) -> Estimate | None:
+        """The speedup of the plan over the unmodified script with its interval, where the study claims one.
+
+        None otherwise; ``verification`` then still has what was measured. The confidence is
+        ``verification.speed.confidence``.
+        """
+        found: Comparison | None = importlib.import_module("hotlap.gain").claimed_speedup(self)
+        return found.speed.speedup if found is not None else None
+
+    def steps(self) -> list[dict[str, Any]]:
+        """Tidy rows, one for each step: ``pandas.DataFrame(study.steps())`` is a table of them.
+
+        Each is a dictionary with the same keys: ``study``, ``run`` (``baseline``, or ``plan`` with the levers that were
+        kept), ``step`` from 1, ``wall_seconds``, the seconds of each phase, ``samples``, ``loss`` and so on, as in
+        ``steps.csv`` of ``hotlap export csv``. Raises :class:`hotlap.errors.StudyError` for a damaged study.
+        """
+        rows: list[dict[str, Any]] = importlib.import_module("hotlap.export.rows").step_rows(self)
+        return rows
+
+    def html(self, path: str | os.PathLike[str]) -> None:
+        """Write the report as one HTML file, as ``hotlap report --html`` does.
+
+        A report at that path is replaced, and nothing else is. Raises :class:`hotlap.errors.HotlapError` where another
+        file is in its place or it cannot be written.
+        """
+        importlib.import_module("hotlap.cli.page").write_report(self, path)
 
     # Notebooks call these on the object that they display; the text is rendered elsewhere, on demand.
 

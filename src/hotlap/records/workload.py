@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record, Values
@@ -64,6 +66,14 @@ class Plan(Record, frozen=True, kw_only=True):
     """The levers that are switched on together, in the order in which they are installed."""
 
     settings: tuple[Setting, ...] = ()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the levers as a plan file, for ``hotlap run`` and :func:`hotlap.apply`.
+
+        What the plan gave is not in it: ``plan_path`` of :func:`hotlap.tune` writes that too. Raises
+        :class:`hotlap.errors.PlanError` when the file cannot be written.
+        """
+        importlib.import_module("hotlap.plan").save(self, path)
 
 
 class Move(Record, frozen=True, kw_only=True):

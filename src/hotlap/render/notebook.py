@@ -1,4 +1,4 @@
-"""A study in a notebook: the answer, the time account as bars, and the outcome of each lever.
+"""A study in a notebook: the answer and the time account as bars; metrics, levers and findings are folded.
 
 A fragment of HTML without scripts, style sheets or addresses. Text takes its colour from the notebook's theme. It is
 built as a tree, so that the serialiser escapes every name from a script.
@@ -6,12 +6,10 @@ built as a tree, so that the serialiser escapes every name from a script.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from xml.etree.ElementTree import Element, SubElement, tostring
-
-from rich.console import Console
 
 from hotlap.records import PhaseAccount, Skipped, Study
 from hotlap.render import text
@@ -20,14 +18,15 @@ from hotlap.render.blocks import Note, Table
 from hotlap.render.disturbance import account_doubt, finding_doubt
 from hotlap.render.findings import place
 from hotlap.render.headline import headline
+from hotlap.render.isolation import study_warnings
 from hotlap.render.lever_table import MARKS, Row, footnote, skipped_rows, tried_rows
 from hotlap.render.machine import machine_line
 from hotlap.render.material import Material
 from hotlap.render.presentable import presentable
 from hotlap.render.sections import metrics
-from hotlap.render.terminal import report
 
 _PLAIN_COLUMNS = 100
+_SUMMARY_LINES = 24
 _FINDINGS_SHOWN = 5
 _CELL = "text-align:left;padding:2px 12px 2px 0;vertical-align:top"
 _NUMBER = "text-align:right;padding:2px 12px 2px 0;white-space:nowrap;vertical-align:top"
@@ -36,20 +35,36 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def mime_bundle(study: Study) -> dict[str, str]:
-    """The study for any front end: as HTML, and as the text that a terminal shows."""
-    return {"text/plain": plain(study), "text/html": fragment(study)}
+    """The study for any front end: as HTML, and as text that fits a terminal."""
+    return {"text/plain": summary(study), "text/html": fragment(study)}
 
 
-def plain(study: Study) -> str:
-    """The report as text without colours."""
-    page = io.StringIO()
-    # In a notebook rich prints to the notebook, whatever file it gets.
-    console = Console(
-        file=page, width=_PLAIN_COLUMNS, color_system=None, markup=False, highlight=False, emoji=False,
-        force_jupyter=False, force_terminal=False,
-    )  # fmt: skip
-    console.print(report(study, plan_path=""))
-    return page.getvalue().rstrip("\n")
+def summary(study: Study) -> str:
+    """The answer as text that fits a screen of 24 lines, whose last line says how to see the rest."""
+    study = presentable(study, study.workload.directory)
+    said = headline(study)
+    lines = [*_wrapped(f"hotlap  {text.command(study.workload)}"), *_wrapped(said.sentence)]
+    for it in (*said.details, *said.output.splitlines(), *_counted(study)):
+        lines += _wrapped(it, indent="  ")
+    rest = "study.html('report.html') writes the whole report; study.steps() has the steps as rows."
+    if len(lines) > _SUMMARY_LINES - 1:
+        lines = [*lines[: _SUMMARY_LINES - 2], "  ..."]
+    return "\n".join([*lines, rest])
+
+
+def _wrapped(words: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(words, _PLAIN_COLUMNS, initial_indent=indent, subsequent_indent=indent)
+
+
+def _counted(study: Study) -> Iterator[str]:
+    """The plan, and how much more there is to read."""
+    if study.plan.settings:
+        yield f"In the plan: {text.listed([text.one_line(it.lever) for it in study.plan.settings])}."
+    tried = [it for it in study.outcomes if not isinstance(it.verdict, Skipped)]
+    found = [(len(tried), "lever tried", "levers tried"), (len(study.findings), "finding", "findings")]
+    counts = [text.count(*it) for it in (*found, (len(study_warnings(study)), "warning", "warnings")) if it[0]]
+    if counts:
+        yield f"{text.listed(counts)}."
 
 
 def fragment(study: Study) -> str:
@@ -124,25 +139,25 @@ def _metrics(whole: Element, study: Study) -> None:
     found = metrics.everywhere(Material(study=study))
     if found is None:
         return
-    _heading(whole, found.title)
+    folded = _folded(whole, found.title)
     for block in found.body:
         match block:
             case Table():
-                _table(whole, block.headings, block.rows)
+                _table(folded, block.headings, block.rows)
             case Note():
-                _add(whole, "p", block.text, style=_QUIET)
+                _add(folded, "p", block.text, style=_QUIET)
 
 
 def _levers(whole: Element, study: Study) -> None:
     tried = tried_rows(study.outcomes, study.account_before)
     skipped = skipped_rows(study.outcomes)
     not_tried = sum(isinstance(it.verdict, Skipped) for it in study.outcomes)
-    _heading(whole, "Levers")
+    open_part = _folded(whole, f"Levers ({len(tried)} tried)")
     if tried:
-        _table(whole, ("lever", ">speedup", "numbers", ">memory", "verdict", "reason"), [*map(_cells, tried)])
-        _add(whole, "p", footnote(study.outcomes), style=_QUIET)
+        _table(open_part, ("lever", ">speedup", "numbers", ">memory", "verdict", "reason"), [*map(_cells, tried)])
+        _add(open_part, "p", footnote(study.outcomes), style=_QUIET)
     if skipped:
-        folded = SubElement(whole, "details")
+        folded = SubElement(open_part, "details")
         _add(folded, "summary", f"{text.count(not_tried, 'lever')} not tried")
         _table(folded, ("lever", "reason"), skipped)
 
@@ -154,8 +169,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _findings(whole: Element, study: Study) -> None:
-    _heading(whole, "Findings")
-    shown = SubElement(whole, "ul", {"style": "margin:4px 0"})
+    shown = SubElement(_folded(whole, f"Findings ({len(study.findings)})"), "ul", {"style": "margin:4px 0"})
     for it in study.findings[:_FINDINGS_SHOWN]:
         where = f" ({place(it, study.workload.directory)})" if it.site is not None else ""
         words = filter(None, (f"{text.sentence(it.title)}{where}", finding_doubt(it, study), text.sentence(it.remedy)))
@@ -197,6 +211,13 @@ def _table(
 
 def _heading(whole: Element, words: str) -> None:
     _add(whole, "p", words, style="font-weight:bold;margin:10px 0 4px 0")
+
+
+def _folded(whole: Element, words: str) -> Element:
+    """A part that is opened by a click, so that the answer fits a screen."""
+    folded = SubElement(whole, "details")
+    _add(folded, "summary", words, style="font-weight:bold;margin:10px 0 4px 0")
+    return folded
 
 
 def _add(parent: Element, tag: str, words: str, **attributes: str) -> Element:
