@@ -18,6 +18,10 @@ def rows() -> list[torch.Tensor]:
     return [torch.randn(8, 16) for _ in range(5)]
 
 
+def many_rows() -> list[torch.Tensor]:
+    return [torch.randn(8, 16) for _ in range(10)]
+
+
 def endless_rows() -> Iterator[torch.Tensor]:
     while True:
         yield torch.randn(8, 16)
@@ -139,6 +143,23 @@ def images() -> torch.nn.Module:
     return torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(512, 10)
     ).eval()
+
+
+def likeness(outputs: dict[int, torch.Tensor]) -> list[float]:
+    """A metric: one score for each row."""
+    return [float(it > -9) for output in outputs.values() for it in output[:, 0]]
+
+
+def raising_metric(outputs: dict[int, torch.Tensor]) -> list[float]:
+    raise RuntimeError("no labels for these")
+
+
+def wordy_metric(outputs: dict[int, torch.Tensor]) -> str:
+    return "fine"
+
+
+def single_score(outputs: dict[int, torch.Tensor]) -> torch.Tensor:
+    return torch.tensor(len(outputs) / 2)
 
 
 def image_inputs() -> list[torch.Tensor]:

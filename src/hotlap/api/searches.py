@@ -167,6 +167,7 @@ def infer(
     p99_seconds: float | None = None,
     slowdown: float = USUAL_SLOWDOWN,
     quality: float = USUAL_LEVEL,
+    metric: str = "",
     budget_seconds: float | None = None,
     only: Iterable[str] = (),
     skip: Iterable[str] = (),
@@ -189,9 +190,11 @@ def infer(
     ``goal`` is what is to become better: samples per second (``"throughput"``), the median time of a call
     (``"latency"``), or peak memory (``"memory"``) with calls that take at most ``slowdown`` times as long. What does
     not answer 99 % of its calls within ``p99_seconds`` is not recommended. ``quality`` is what the cosine between
-    outputs and those in float32 must reach, and the share of decisions that stay the same (0 to 1). The other arguments
-    are those of :func:`tune`; the study is kept in a folder of its own under ``directory``, and
-    ``verification.quality`` of it is what was compared.
+    outputs and those in float32 must reach, and the share of decisions that stay the same (0 to 1). With ``metric``,
+    the name of a function of yours as ``"module:function"``, it is instead the share of that metric which must be kept:
+    the function gets a dictionary from the number of an input to the model's output for it, and returns a score for
+    each sample, larger if better, or a single one. The other arguments are those of :func:`tune`; the study is kept in
+    a folder of its own under ``directory``, and ``verification.quality`` of it is what was compared.
 
     Raises as :func:`tune` does.
     """
@@ -210,7 +213,7 @@ def infer(
         unprotected=unprotected,
     )
     return begin(
-        inference_workload(model, inputs),
+        inference_workload(model, inputs, metric),
         with_quick_budget(options),
         root=Path(directory) / INFERENCES,
         on_progress=on_progress or say_nothing,
@@ -292,15 +295,19 @@ def workload_of(script: str | os.PathLike[str], arguments: Sequence[str], module
     )
 
 
-def inference_workload(model: str, inputs: str) -> Workload:
-    """The functions ``module:function`` that make a model and its inputs. Raises :class:`UsageError`."""
-    for what, name in (("The model", model), ("--inputs", inputs)):
+def inference_workload(model: str, inputs: str, metric: str = "") -> Workload:
+    """The functions ``module:function`` that make a model and its inputs, and evaluate its outputs (empty: none does).
+
+    Raises :class:`UsageError`.
+    """
+    named = (("The model", model), ("--inputs", inputs), *((("--metric", metric),) if metric else ()))
+    for what, name in named:
         if not all(name.partition(":")):
             raise UsageError(f"{what} is {name!r}, which names no function.", remedy="Write it as module:function.")
     return Workload(
         kind="inference",
         target=model,
-        arguments=("--inputs", inputs),
+        arguments=("--inputs", inputs, *(("--metric", metric) if metric else ())),
         directory=os.fspath(Path.cwd()),
         python=sys.executable,
     )

@@ -23,13 +23,15 @@ examples:
   hotlap infer serve:make_model --inputs serve:make_inputs
   hotlap infer --quality 0.999 serve:make_model --inputs serve:make_inputs
   hotlap infer --goal latency --p99 20ms serve:make_model --inputs serve:make_inputs
+  hotlap infer --metric serve:accuracy serve:make_model --inputs serve:make_inputs
   hotlap infer --only compile,half-weights --budget 10m serve:make_model --inputs serve:make_inputs
   hotlap report                                shows it again
 
 The model: a torch.nn.Module. The inputs: a list or generator, of which the first 256 are used. Each is a
 tensor, a tuple of positional arguments, or a mapping of named ones. Quality is the cosine between outputs
 and, for logits, the share of inputs with the same largest class; for vectors of unit length, the share
-with the same nearest neighbour. exit code: as of `hotlap tune`."""
+with the same nearest neighbour. A metric gets a dictionary from an input's number to the model's output,
+and returns a score for each sample, larger if better. exit code: as of `hotlap tune`."""
 
 
 def parser() -> Parser:
@@ -46,6 +48,10 @@ def parser() -> Parser:
         "--quality", type=share, default=USUAL_LEVEL, metavar="SHARE",
         help=f"what cosine and agreement of outputs must reach (default: {USUAL_LEVEL:g})",
     )  # fmt: skip
+    made.add_argument(
+        "--metric", default="", metavar="MODULE:FUNCTION",
+        help="your own metric of outputs; --quality is then the share of it that must be kept",
+    )  # fmt: skip
     add_inference_goal_options(made)
     options.add_search_options(made, of_calls=True)
     options.add_quick_option(made)
@@ -57,7 +63,7 @@ def parser() -> Parser:
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
-    workload = api.inference_workload(choices.model, choices.inputs)
+    workload = api.inference_workload(choices.model, choices.inputs, choices.metric)
     chosen = with_quick_budget(
         msgspec.structs.replace(
             options.launch_options(choices),

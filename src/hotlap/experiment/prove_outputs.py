@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -13,12 +14,30 @@ from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Failure, Trials, ran_through
 from hotlap.levers.api import Lever
 from hotlap.measure.quality import Unreadable, compared_outputs, judge_quality, outputs_of, random_share
-from hotlap.records import CaptureOutputs, EngineReport, Plan, Replicate, Run, ShiftSeeds, Situation, TaskQuality
+from hotlap.measure.scores import NoScore, compared_scores
+from hotlap.records import (
+    CaptureOutputs,
+    EngineReport,
+    Plan,
+    Replicate,
+    Run,
+    ScoreQuality,
+    ShiftSeeds,
+    Situation,
+    TaskQuality,
+    Workload,
+)
 from hotlap.wording import ending_text
 
 _COMPILING = ("compile", "torchao-int8")
 _FEWEST_CALLS = 3
 """The precision of calls is examined from the second one on."""
+
+
+def metric_of(workload: Workload) -> str:
+    """The user's own metric, as ``module:function``; empty if there is none."""
+    words = workload.arguments if workload.kind == "inference" else ()
+    return next((value for flag, value in pairwise(words) if flag == "--metric"), "")
 
 
 class TaskQualityProver(Prover):
@@ -58,6 +77,13 @@ class TaskQualityProver(Prover):
             self._compared[plan] = self._compare(plan)
         return self._compared[plan]
 
+    def refused_metric(self) -> str:
+        """Why the user's own metric cannot be used: it fails for the unmodified model; empty without a metric."""
+        if not metric_of(self._trials.workload):
+            return ""
+        reference = self._reference_outputs()
+        return reference.reason if isinstance(reference, Failure) else ""
+
     def engine_of(self, plan: Plan) -> EngineReport | None:
         """The engine that ran the model in the launch that compared the plan's outputs, with facts about its graph."""
         return self._engines.get(plan)
@@ -78,13 +104,17 @@ class TaskQualityProver(Prover):
             self._engines[plan] = run.engine
         proof = self._proof_of(plan)
         calibrated = run.engine.calibrated_inputs if run.engine is not None else 0
+        score, no_score = _score(metric_of(self._trials.workload), reference, candidate, calibrated)
         judged = judge_quality(
             compared_outputs(reference, candidate, first=calibrated),
             level=self._trials.options.quality,
             inputs=self._inputs - calibrated,
             random_weights=self._random,
             proof=proof,
+            score=score,
         )
+        if no_score and judged.verdict == "within":
+            return msgspec.structs.replace(judged, verdict="not-verified", text=no_score)
         other = _other_precision(plan, run) or _not_compiled(plan, run) or self._other_engine(plan, run)
         if other and judged.verdict != "lost":
             return msgspec.structs.replace(judged, verdict="not-verified", text=f"{other} {judged.text}")
@@ -131,6 +161,18 @@ def _outputs(run: Run) -> Mapping[str, Any] | Failure:
         return outputs_of(run.outputs_path)
     except Unreadable as error:
         return Failure(0, run.ending, str(error))
+
+
+def _score(
+    name: str, reference: Mapping[str, Any], candidate: Mapping[str, Any], first: int
+) -> tuple[ScoreQuality | str | None, str]:
+    """The user's metric, and a sentence if it allows no comparison."""
+    if not name:
+        return None, ""
+    try:
+        return compared_scores(name, reference, candidate, first=first), ""
+    except NoScore as error:
+        return None, str(error)
 
 
 def _other_precision(plan: Plan, run: Run) -> str:

@@ -16,7 +16,7 @@ from statistics import NormalDist
 from typing import Any, Final
 
 from hotlap.files import open_regular
-from hotlap.records import Estimate, OutputQuality, Proof, QualityVerdict, TaskQuality
+from hotlap.records import Estimate, OutputQuality, Proof, QualityVerdict, ScoreQuality, TaskQuality
 
 CONFIDENCE: Final = 0.95
 _UNIT_TOLERANCE = 1e-2
@@ -68,11 +68,18 @@ def compared_outputs(
 
 
 def judge_quality(
-    outputs: tuple[OutputQuality, ...] | str, *, level: float, inputs: int, random_weights: float | None, proof: Proof
+    outputs: tuple[OutputQuality, ...] | str,
+    *,
+    level: float,
+    inputs: int,
+    random_weights: float | None,
+    proof: Proof,
+    score: ScoreQuality | str | None = None,
 ) -> TaskQuality:
     """Judge the outputs: ``exact`` (bitwise identical), ``within`` the level, ``lost`` (below it) or ``not-verified``.
 
-    Random weights leave quality ``not-verified``.
+    Random weights leave quality ``not-verified``. The level applies to cosine and agreement, or to the user's own
+    metric, where there is a ``score``; a sentence in its place says that the candidate has none.
     """
     compared = () if isinstance(outputs, str) else outputs
 
@@ -85,6 +92,7 @@ def judge_quality(
             inputs=inputs,
             outputs=compared,
             random_share=random_weights,
+            score=None if isinstance(score, str) else score,
         )
 
     if isinstance(outputs, str):
@@ -96,9 +104,11 @@ def judge_quality(
         return verdict("not-verified", "The model returns no tensor, so there is nothing to compare.")
     if all(it.worst_relative_error == 0 for it in outputs):
         return verdict("exact", f"Outputs agree to the last bit on {_inputs(inputs)}.")
+    if isinstance(score, str):
+        return verdict("lost", score)
     worst = min(outputs, key=lambda it: _quality(it))
-    said = _sentence(worst, inputs)
-    if _quality(worst) < level:
+    said = _sentence(worst, inputs) if score is None else f"{_of_score(score)} {_sentence(worst, inputs)}"
+    if (_quality(worst) if score is None else score.kept.value) < level:
         return verdict("lost", f"{said} That is below the level of {level:g}.")
     if random_weights:
         drawn = "The model's weights were" if random_weights == 1 else f"{random_weights:.0%} of the weights were"
@@ -206,6 +216,15 @@ def _sentence(it: OutputQuality, inputs: int) -> str:
         interval = f"{it.agreement.low:.3g} to {it.agreement.high:.3g}"
         parts.append(f"agreement {it.agreement.value:.4g} ({interval}) on {it.decisions} decisions")
     return f"{it.name}, {_inputs(inputs)}: {', '.join(parts)}."
+
+
+def _of_score(it: ScoreQuality) -> str:
+    """``serve:accuracy, 360 samples: 0.972 of the model's 0.975, ...``"""
+    if it.samples == 1:
+        return f"{it.name}, 1 score: {it.candidate.value:.4g} ({it.kept.value:.4g} of {it.reference.value:.4g})."
+    interval = f"{it.kept.low:.4g} to {it.kept.high:.4g}"
+    own = f"{it.candidate.value:.4g} ({it.candidate.low:.4g} to {it.candidate.high:.4g})"
+    return f"{it.name}, {it.samples} samples: {own}, {it.kept.value:.4g} ({interval}) of {it.reference.value:.4g}."
 
 
 def _inputs(count: int) -> str:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import msgspec
 
 from hotlap import plan as plans_of
+from hotlap.errors import ScriptError
 from hotlap.experiment.ceilings import situation_with
 from hotlap.experiment.confirm import Confirmation, confirm, first_analysis_cost
 from hotlap.experiment.draft import OnProgress, say_nothing
@@ -93,6 +94,9 @@ class _InferenceSearch(Search):
         self._stages_seconds = self._trials.spent_seconds
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)
         self._prover = self._outputs = TaskQualityProver(self._trials, self._levers, self._situation)
+        refused = "" if self._trials.options.quick else self._outputs.refused_metric()
+        if refused:
+            raise ScriptError(f"The metric cannot be used. {refused}", remedy="Correct the function of --metric.")
 
     def _attempt(self, name: str, choices: Sequence[Screened]) -> None:
         """Let a lever compete with the plan, or try it on top of the plan.

@@ -137,6 +137,7 @@ from hotlap.records.quality import (
     Quality,
     QualityVerdict,
     Sameness,
+    ScoreQuality,
     TaskQuality,
 )
 from hotlap.records.requests import Assignment, LaunchRequest, Slot, TurnRequest
@@ -354,6 +355,7 @@ __all__ = [
     "Sameness",
     "SampleSource",
     "ScaledLoss",
+    "ScoreQuality",
     "ScriptFacts",
     "Seen",
     "Setting",

@@ -87,22 +87,41 @@ class OutputQuality(Record, frozen=True, kw_only=True):
     decisions: int = 0
 
 
+class ScoreQuality(Record, frozen=True, kw_only=True):
+    """The user's own metric of outputs, of a candidate against the model in float32, on the same ``samples``.
+
+    ``reference`` and ``candidate`` are the means of the scores, of which larger ones are better, and ``kept`` is the
+    candidate's as a share of the reference's, with an interval over samples. An interval is empty (both ends are the
+    value) where there is a single score. ``name`` is that of the user's function.
+    """
+
+    name: str
+    samples: int
+    reference: Estimate
+    candidate: Estimate
+    kept: Estimate
+
+
 class TaskQuality(Sameness, frozen=True, kw_only=True, tag="task-quality"):
     """Whether a model still returns the same for so many ``inputs`` of the user's.
 
     ``level`` is what cosine and agreement had to reach. ``random_share`` is the share of the model's weights that
-    another random seed changes: they were drawn and not loaded (None: unknown).
+    another random seed changes: they were drawn and not loaded (None: unknown). With the user's own metric, ``score``,
+    the level is the share of it that had to be kept, and cosine and agreement are not required.
     """
 
     level: float
     inputs: int
     outputs: tuple[OutputQuality, ...] = ()
     random_share: float | None = None
+    score: ScoreQuality | None = None
 
     @property
     def likeness(self) -> float | None:
         if not self.outputs or not all(it.finite for it in self.outputs):
             return None
+        if self.score is not None:
+            return self.score.kept.value
         agreements = (it.agreement.value for it in self.outputs if it.agreement is not None)
         return min(*(it.cosine for it in self.outputs), *agreements, 1.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from hotlap.records import Parity, Quality, TaskQuality
+from hotlap.records import Parity, Quality, ScoreQuality, TaskQuality
 from hotlap.render import text
 from hotlap.render.blocks import Tone
 
@@ -48,6 +48,11 @@ def exact_words(quality: Quality) -> str:
     return f"the {'outputs' if isinstance(quality, TaskQuality) else 'losses'} agree to the last bit"
 
 
+def score_of(quality: Quality | None) -> ScoreQuality | None:
+    """The user's own metric of outputs; None without one."""
+    return quality.score if isinstance(quality, TaskQuality) else None
+
+
 def quality_tone(quality: Quality | None) -> Tone:
     """Whether the verdict on results is good, bad or neither."""
     if quality is None or quality.verdict == "not-verified":
@@ -83,11 +88,20 @@ def _of_outputs(quality: TaskQuality) -> str:
     on = f"on {text.count(quality.inputs, 'input')}"
     if quality.verdict == "exact":
         return f"outputs agree to the last bit {on}"
+    if quality.score is not None and quality.verdict in ("within", "lost"):
+        return _of_score(quality.score, quality.level, quality.verdict == "within")
     if quality.verdict == "within":
         return f"outputs keep a quality of {quality.level:g} {on}"
     if quality.verdict == "lost":
         return f"but outputs are below a quality of {quality.level:g} {on}"
     return "quality not verified"
+
+
+def _of_score(score: ScoreQuality, level: float, keeps: bool) -> str:
+    on = f"on {text.count(score.samples, 'sample')}"
+    name = text.one_line(score.name, limit=80)
+    share = f"{score.kept.value:.4g} of {name} {on}, of which {level:g} is required"
+    return f"keeps {share}" if keeps else f"but it keeps {share}"
 
 
 def _limit(quality: Quality) -> float | None:

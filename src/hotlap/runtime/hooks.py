@@ -115,6 +115,8 @@ class Hooks:
     # Of an inference target: how many inputs its model is called with in turn, and the file with its outputs.
     inputs: int = 0
     outputs_path: str = ""
+    # The name of the user's own metric of outputs, and the function itself; None: there is none.
+    metric: tuple[str, Callable[..., Any]] | None = None
 
     # Notes of levers and observers for the report.
     notes: list[str] = field(default_factory=list)

@@ -28,8 +28,10 @@ def main(words: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="hotlap infer", allow_abbrev=False)
     parser.add_argument("model")
     parser.add_argument("--inputs", required=True)
+    parser.add_argument("--metric", default="")
     choices = parser.parse_args(words)
     make_model, make_inputs = function_named(choices.model), function_named(choices.inputs)
+    evaluate = function_named(choices.metric) if choices.metric else None
     import torch
 
     from hotlap.runtime.boot import active
@@ -43,6 +45,7 @@ def main(words: Sequence[str]) -> None:
     inputs = taken_inputs(make_inputs(), choices.inputs)
     hooks = interception.hooks
     hooks.inputs = len(inputs)
+    hooks.metric = (choices.metric, evaluate) if evaluate is not None else None
     if model.training and any(_behaves_otherwise(it) for it in model.modules()):
         hooks.note(
             f"{choices.model} returned a model in training mode, in which dropout and batch norm behave otherwise: "
@@ -67,7 +70,7 @@ def main(words: Sequence[str]) -> None:
                 finish()
 
 
-def function_named(target: str) -> Callable[[], Any]:
+def function_named(target: str) -> Callable[..., Any]:
     """What ``module:function`` names. Raises ImportError, AttributeError, or TypeError for what cannot be called."""
     module, colon, name = target.partition(":")
     if not (module and colon and name):
@@ -77,7 +80,7 @@ def function_named(target: str) -> Callable[[], Any]:
         found = getattr(found, part)
     if not callable(found):
         raise TypeError(f"{target} is a {type(found).__name__}, which cannot be called.")
-    made: Callable[[], Any] = found
+    made: Callable[..., Any] = found
     return made
 
 

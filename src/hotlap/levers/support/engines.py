@@ -102,8 +102,8 @@ class Calls:
     def calibration(self) -> Sequence[Arguments]:
         """The first inputs, which are kept from the comparison of outputs. Raises ValueError where there are too few
         for both."""
-        count = min(MOST_CALIBRATION_INPUTS, len(self.inputs) // 2)
-        if count < FEWEST_CALIBRATION_INPUTS:
+        count = calibration_count(len(self.inputs))
+        if not count:
             raise ValueError(
                 f"Calibration and the comparison of quality use different inputs, so quantizing needs at least "
                 f"{2 * FEWEST_CALIBRATION_INPUTS}; there are {len(self.inputs)}."
@@ -168,6 +168,12 @@ class Calls:
             for dim in dims:
                 size *= row[name].shape[dim]
         return size
+
+
+def calibration_count(inputs: int) -> int:
+    """How many of the first inputs calibrate a quantization; 0 if there are too few for both."""
+    count = min(MOST_CALIBRATION_INPUTS, inputs // 2)
+    return count if count >= FEWEST_CALIBRATION_INPUTS else 0
 
 
 def take_over(hooks: Hooks, engine: Engine) -> None:

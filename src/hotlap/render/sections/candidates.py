@@ -9,7 +9,7 @@ from hotlap.records import Candidate, EngineReport, Latency, Quality, Study
 from hotlap.render import text
 from hotlap.render.blocks import Block, Bullets, Note, Table
 from hotlap.render.material import Material
-from hotlap.render.quality import quality_word
+from hotlap.render.quality import quality_word, score_of
 from hotlap.render.sections.api import Section
 
 order = 24
@@ -26,15 +26,24 @@ def everywhere(material: Material) -> Section[Block] | None:
     ordered = sorted(study.candidates, key=lambda it: -it.comparison.speed.speedup.value)
     rows = (_unmodified(ordered[0]), *(_row(it, study, it in front) for it in ordered))
     engines = tuple(f"{_name(it)}: {_engine(it.engine)}." for it in ordered if it.engine is not None)
-    blocks = (_without_empty_columns(rows), *((Bullets(engines),) if engines else ()), Note(_LEGEND))
+    blocks = (_without_empty_columns(rows), *((Bullets(engines),) if engines else ()), Note(_legend(ordered)))
     return Section(title, blocks)
 
 
 _LEGEND = (
-    "Each was measured against the unmodified model in fresh launches. Quality is the smallest cosine or agreement of "
-    "the outputs with those of the model in float32. Pareto: no other candidate is at least as good in speed, memory "
-    "and quality and better in one of them."
+    "Each was measured against the unmodified model in fresh launches. Quality is {quality}. Pareto: no other "
+    "candidate is at least as good in speed, memory and quality and better in one of them."
 )
+
+
+def _legend(candidates: Sequence[Candidate]) -> str:
+    names = {score.name for it in candidates if (score := score_of(it.comparison.quality)) is not None}
+    quality = (
+        f"the share of {text.listed(sorted(text.one_line(it, limit=80) for it in names))} that is kept"
+        if names
+        else "the smallest cosine or agreement of the outputs with those of the model in float32"
+    )
+    return _LEGEND.format(quality=quality)
 
 
 def _unmodified(any_of: Candidate) -> tuple[str, ...]:

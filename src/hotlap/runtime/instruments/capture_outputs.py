@@ -1,16 +1,20 @@
 """What a model returns for each of its inputs, as a numpy archive, with a digest of each of its weights.
 
 The keys are ``0/output.logits`` and so on, by the number of the input, and ``weights`` with the digests and sizes.
+Where the user has a metric, ``scores/0`` are the scores of all inputs, and ``scores/8`` those without the first 8.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import Any
 
+from hotlap.levers.support.engines import calibration_count
 from hotlap.levers.support.structures import named_tensors
 from hotlap.records import CaptureOutputs
 from hotlap.runtime.instruments.api import Place
+from hotlap.runtime.scores import kept_output, scores_of
 
 FILE_NAME = "outputs.npz"
 MAXIMUM_ELEMENTS = 50_000_000
@@ -34,6 +38,7 @@ class _Capture:
         self._arrays: dict[str, Any] = {}
         self._calls = 0
         self._left = MAXIMUM_ELEMENTS
+        self._for_metric: dict[int, Any] = {}
 
     def found(self, model: Any) -> None:
         """Before any lever changes it."""
@@ -61,6 +66,10 @@ class _Capture:
         """The tensors of one output, if its input has not had its turn before and there is room."""
         number, torch = self._calls, self._hooks.torch
         self._calls += 1
+        if self._hooks.metric is not None and number < self._hooks.inputs:
+            self._for_metric[number] = kept_output(torch, output)
+            if number == self._hooks.inputs - 1:
+                self._evaluate(*self._hooks.metric)
         if number >= self._hooks.inputs or self._left <= 0:
             return
         for name, tensor in named_tensors(output):
@@ -69,6 +78,17 @@ class _Capture:
             held = held.float() if held.dtype in (torch.bfloat16, torch.float16) else held
             self._left -= held.numel()
             self._arrays[f"{number}/{name}"] = held.contiguous().numpy().copy()
+
+    def _evaluate(self, name: str, evaluate: Callable[..., Any]) -> None:
+        """Without the inputs that calibrated the model; of the reference with and without those that would."""
+        import numpy
+
+        engine = self._hooks.found.get("engine")
+        first = engine.calibrated_inputs if engine is not None else 0
+        for it in {first, calibration_count(self._hooks.inputs)} if self._in_float32 else {first}:
+            outputs = {number: output for number, output in self._for_metric.items() if number >= it}
+            self._arrays[f"scores/{it}"] = numpy.array(scores_of(evaluate, outputs, name), dtype=numpy.float64)
+        self._for_metric.clear()
 
     def write(self) -> None:
         """Once, at the end."""
