@@ -9,6 +9,7 @@ import fakes
 import msgspec
 import pytest
 
+from hotlap import api
 from hotlap.cli import arguments
 from hotlap.cli.main import main
 from hotlap.diagnose.profile import Profile
@@ -90,6 +91,24 @@ def test_an_estimate_is_named_with_its_options(work: Path) -> None:
     said = "hotlap memory --steps 20 --estimate --batch-size 64 --batch-size 128 --device-memory 1610612736B --ranks 4"
     assert f"<dd>{said} train.py --epochs 1</dd>" in (work / "a.html").read_text(encoding="utf-8")
     assert arguments.size("1610612736B") == choices.device_memory_bytes
+
+
+@pytest.mark.parametrize("name", ["hotlap.toml", ".hotlap/demo.toml"])
+def test_a_page_names_the_plan_of_its_own_study(work: Path, name: str) -> None:
+    directory = _study(work / ".hotlap", fakes.FINISHED, Options())
+    other = msgspec.structs.replace(fakes.FINISHED, identifier="20250101-000000-000")
+    for it in ("hotlap.toml", ".hotlap/demo.toml"):
+        api.write_plan(api.load_study(directory) if it == name else other, work / it)
+    assert main(["report", str(directory), "--html", "a.html"]) == 0
+    assert f"<code>hotlap run --plan {name} train.py --epochs 1</code>" in (work / "a.html").read_text(encoding="utf-8")
+
+
+def test_a_page_names_the_plan_that_was_just_written(study: Path, work: Path) -> None:
+    assert main(["report", str(study), "--html", "a.html", "--plan-out", "mine.toml"]) == 0
+    assert "<code>hotlap run --plan mine.toml train.py" in (work / "a.html").read_text(encoding="utf-8")
+    (work / "mine.toml").unlink()
+    assert main(["report", str(study), "--html", "b.html"]) == 0
+    assert "--plan-out hotlap.toml" in (work / "b.html").read_text(encoding="utf-8")
 
 
 def test_a_report_is_replaced_by_a_newer_one(study: Path, work: Path) -> None:

@@ -25,6 +25,10 @@ def test_the_losses_are_those_of_the_proof() -> None:
     study = searched("half")
     assert study.losses is not None and study.verification is not None and study.verification.quality is not None
     assert study.losses.compared_steps == study.verification.quality.steps
+    assert study.timings is not None
+    rounds = [study.timings.baseline, study.timings.repeat, study.timings.plan]
+    assert [len(it) for it in rounds] == 3 * [study.verification.speed.replicates]
+    assert {len(row) for it in rounds for row in it} == {study.verification.speed.rounds}
     ratios = {other / one for one, other in zip(study.losses.baseline, study.losses.plan, strict=True)}
     assert max(abs(it - 1.00001) for it in ratios) < 1e-9
     assert all(it > 0 for it in study.losses.allowed)
@@ -39,7 +43,7 @@ def test_of_exact_levers_they_are_those_of_the_timing_runs() -> None:
 def test_without_a_plan_there_are_none() -> None:
     executor = FakeExecutor(FakeScript())
     study = tune(WORKLOAD, Options(), executor, levers=named(lever("idle")), clock=executor.clock)
-    assert study.verification is None and study.losses is None
+    assert study.verification is None and study.losses is None and study.timings is None
 
 
 def test_the_loaders_rates_are_kept_by_a_search_and_by_a_profile() -> None:

@@ -167,7 +167,7 @@ def test_an_empty_account_does_not_break_the_report() -> None:
 
 def test_compile_states_after_how_many_steps_it_pays_back() -> None:
     """Compiling takes 41 s; a step of 212 ms / 1.91 / 1.62 becomes 1.18x faster, which saves 10.45 ms."""
-    assert "pays back after about 3 923 steps" in shown(fakes.FINISHED)
+    assert "pays back after about 3,923 steps" in shown(fakes.FINISHED)
 
 
 def test_loader_without_values_is_shown_by_its_name() -> None:

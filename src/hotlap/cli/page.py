@@ -30,12 +30,12 @@ _LARGEST_TRACE_BYTES = 256 * 2**20
 _HEAD_BYTES = 4096
 
 
-def write_page(study: Study, path: Path, costs: Costs | None) -> None:
-    """Write the report atomically over an existing one.
+def write_page(study: Study, path: Path, costs: Costs | None, plan_path: str) -> None:
+    """Write the report atomically over an existing one. ``plan_path`` is that of the study's plan, or empty.
 
     Raises :class:`HotlapError`.
     """
-    made = page(_material(study, costs))
+    made = page(_material(study, costs, plan_path))
     try:
         replace(path, made.encode("utf-8"))
     except OSError as error:
@@ -77,7 +77,7 @@ def check_place(path: Path) -> None:
         )
 
 
-def _material(study: Study, costs: Costs | None) -> Material:
+def _material(study: Study, costs: Costs | None, plan_path: str) -> Material:
     directory = Path(study.directory)
     options = _options(directory)
     patch = studies.attachment_of(directory, studies.PATCH, Patch)
@@ -89,6 +89,7 @@ def _material(study: Study, costs: Costs | None) -> Material:
         seed=options.seed if options is not None else None,
         patch=patch_text(patch) if patch is not None else "",
         costs=costs,
+        plan_path=plan_path,
     )
 
 

@@ -10,6 +10,7 @@ from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import add_cost_options, costs_of
 from hotlap.cli.named import named_study
+from hotlap.cli.plans import plan_of
 from hotlap.errors import StudyError, UsageError
 from hotlap.records import Costs, Study
 from hotlap.render.json import study_json
@@ -71,24 +72,16 @@ def main(words: list[str], engine: api.Engine) -> int:
     elif choices.markdown:
         screen.say(markdown_report(found, costs=costs).rstrip("\n") + "\n")
     elif choices.html is not None or choices.open:
-        _page(found, choices.html or PAGE, costs, show=choices.open)
+        _page(found, choices.html or PAGE, costs, plan_of(found, plan_path), show=choices.open)
     else:
-        screen.show(report(found, plan_path=_shown_plan(plan_path), costs=costs))
+        screen.show(report(found, plan_path=plan_of(found, plan_path), costs=costs))
     return 0
 
 
-def _page(found: Study, path: Path, costs: Costs | None, *, show: bool) -> None:
+def _page(found: Study, path: Path, costs: Costs | None, plan_path: str, *, show: bool) -> None:
     from hotlap.cli.page import write_page
 
-    write_page(found, path, costs)
+    write_page(found, path, costs, plan_path)
     screen.say(str(path))
     if show and not webbrowser.open(path.absolute().as_uri()):
         screen.note(f"No browser could be started; open {path} in one.")
-
-
-def _shown_plan(path: Path | None) -> str:
-    """Return the plan to name in the next command: the one just written, or an existing hotlap.toml."""
-    if path is not None:
-        return str(path)
-    usual = Path("hotlap.toml")
-    return str(usual) if usual.exists() else ""

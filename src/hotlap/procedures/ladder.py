@@ -58,7 +58,7 @@ _Answer = TypeVar("_Answer")
 _SETTINGS_TRIED = 2
 
 NOT_VERIFIED_ANY_MORE: Mapping[str, Any] = MappingProxyType(
-    {"verification": None, "losses": None, "account_after": None}
+    {"verification": None, "losses": None, "timings": None, "account_after": None}
 )
 """Fields of a study that a changed plan invalidates."""
 

@@ -28,6 +28,7 @@ from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
 from hotlap.measure.parity.curves import loss_curves
+from hotlap.measure.timings import timings
 from hotlap.objective import is_speed, judge
 from hotlap.procedures.ablate import ablate
 from hotlap.procedures.budget import (
@@ -333,6 +334,7 @@ class Search(Ladder):
         return {
             "verification": result.comparison,
             "losses": loss_curves(*compared, result.comparison.quality),
+            "timings": timings(result.replicates),
             "account_before": account_of(result.baseline_run)[0],
             "account_after": account_of(result.run)[0],
         }

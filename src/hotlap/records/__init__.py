@@ -190,6 +190,7 @@ from hotlap.records.source_changes import (
     TopStatement,
 )
 from hotlap.records.study import CheckVerdict, Study, StudyKind, StudyStatus
+from hotlap.records.timings import TimesOfReplicates, Timings
 from hotlap.records.workload import Checkout, Move, Plan, Setting, Source, StepSource, Workload
 
 __all__ = [
@@ -384,6 +385,8 @@ __all__ = [
     "SwitchLevers",
     "TaskQuality",
     "TimedOut",
+    "TimesOfReplicates",
+    "Timings",
     "ToChild",
     "TopStatement",
     "TorchDevice",

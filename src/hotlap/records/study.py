@@ -17,6 +17,7 @@ from hotlap.records.objective import Objective
 from hotlap.records.outcomes import Finding, Outcome
 from hotlap.records.run_account import RunAccount
 from hotlap.records.runs import FileWrite, LoaderRate, Run
+from hotlap.records.timings import Timings
 from hotlap.records.workload import Plan, Source, Workload
 
 StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "quick-look", "script-failed"]
@@ -34,10 +35,10 @@ class Study(Record, frozen=True, kw_only=True):
     time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
     alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes,
     ``batch_search`` what ``hotlap batch`` found, ``memory`` the account of ``hotlap memory``,
-    ``memory_estimate`` what ``hotlap memory --estimate`` computed, and ``losses`` what
-    the verification's sameness was judged by. ``candidates`` are the plans that ``hotlap infer`` compared with the
-    unmodified model, in the order in which they were, and ``quality_level`` is what their outputs had to reach (None:
-    of another kind of study). ``hosts`` are those that any trial connected to.
+    ``memory_estimate`` what ``hotlap memory --estimate`` computed, ``losses`` what the verification's sameness was
+    judged by, and ``timings`` what its speed was computed from. ``candidates`` are the plans that ``hotlap infer``
+    compared with the unmodified model, in the order in which they were, and ``quality_level`` is what their outputs had
+    to reach (None: of another kind of study). ``hosts`` are those that any trial connected to.
     ``disturbances`` are the measurements that other programs disturbed and that could not be repeated on an idle
     machine. Of a profile, ``threads_left`` is with how many threads the script was measured, since others kept the
     other cores busy (0: with its own).
@@ -81,6 +82,7 @@ class Study(Record, frozen=True, kw_only=True):
     plan: Plan = Plan()
     verification: Comparison | None = None
     losses: LossCurves | None = None
+    timings: Timings | None = None
     candidates: tuple[Candidate, ...] = ()
     quality_level: float | None = None
     files: tuple[FileWrite, ...] = ()

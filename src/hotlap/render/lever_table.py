@@ -210,7 +210,7 @@ def _pay_back(report: CompileReport, comparison: Comparison | None, step: float 
     if comparison is None or step is None or report.seconds <= 0 or comparison.speed.verdict != "faster":
         return ""
     saved = step * (1 - 1 / comparison.speed.speedup.value)
-    return f"; pays back after about {report.seconds / saved:,.0f} steps".replace(",", " ") if saved > 0 else ""
+    return f"; pays back after about {report.seconds / saved:,.0f} steps" if saved > 0 else ""
 
 
 def _breaks(what: str, breaks: Sequence[GraphBreak]) -> Iterator[str]:

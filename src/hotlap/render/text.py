@@ -184,8 +184,8 @@ def markdown(foreign: str) -> str:
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """``1 lever``, ``3 levers``."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
+    """``1 lever``, ``3 levers``, ``1,200 steps``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def hosts(names: Sequence[str]) -> list[str]:

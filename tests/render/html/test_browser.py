@@ -63,9 +63,9 @@ COLOURS_OF_VARIABLES = """(names) => {
 
 
 @contextmanager
-def opened(browser: Browser, path: Path, *, width: int = 1100, **options: Any) -> Iterator[Page]:
+def opened(browser: Browser, path: Path, *, width: int = 1100, height: int = 800, **options: Any) -> Iterator[Page]:
     """Open the page and wait for its charts; fail on any request or console message."""
-    context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+    context = browser.new_context(viewport={"width": width, "height": height}, **options)
     page = context.new_page()
     trouble: list[str] = []
     page.on("console", lambda it: trouble.append(f"{it.type}: {it.text}"))
@@ -107,6 +107,38 @@ def test_the_page_opens_without_errors_or_requests(browser: Browser, full_page: 
         assert (
             page.locator("#figure-levers .live svg path[aria-roledescription], #figure-levers .live path").count() > 5
         )
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
+def test_the_first_screen_holds_the_answer(browser: Browser, full_page: Path, width: int, height: int) -> None:
+    """The sentence, what changed, the figures and the next command are seen without scrolling."""
+    with opened(browser, full_page, width=width, height=height) as page:
+        for name in ("h1", ".changes", ".facts", ".next"):
+            box = page.locator(f".hero {name}").bounding_box()
+            assert box is not None and box["y"] >= 0 and box["y"] + box["height"] <= height, name
+
+
+def test_contents_stay_in_view_on_a_wide_screen(browser: Browser, full_page: Path) -> None:
+    with opened(browser, full_page, width=1280, height=900) as page:
+        page.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
+        page.locator("#findings").scroll_into_view_if_needed()
+        box = page.locator("nav a[href='#findings']").bounding_box()
+        assert box is not None and 0 <= box["y"] < 900
+        overlapping = page.evaluate("""() => {
+          const right = document.querySelector("nav").getBoundingClientRect().right;
+          return [...document.querySelectorAll("main > section")]
+            .filter(it => it.getBoundingClientRect().left < right).length;
+        }""")
+        assert overlapping == 0
+
+
+def test_a_command_can_be_copied(browser: Browser, full_page: Path) -> None:
+    with opened(browser, full_page, permissions=["clipboard-read", "clipboard-write"]) as page:
+        page.click(".next .copy")
+        page.wait_for_function("document.querySelector('.next .copy').textContent === 'Copied'")
+        assert page.evaluate("navigator.clipboard.readText()") == page.inner_text(".next code")
+    with opened(browser, full_page, java_script_enabled=False) as page:
+        assert page.locator(".next .copy").is_hidden()
 
 
 def test_without_scripts_static_images_are_shown(browser: Browser, full_page: Path) -> None:

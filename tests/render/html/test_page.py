@@ -76,6 +76,45 @@ def test_all_sections_are_there_in_order(full_page: Path) -> None:
         assert it in words, it
 
 
+def test_the_first_screen_says_what_changed_and_what_to_run_next(tmp_path: Path) -> None:
+    material = dataclasses.replace(full_material(tmp_path), plan_path="plans/a10.toml")
+    first = page(material).partition("<nav")[0]
+    changed = re.findall(r"<li><code>([^<]+)</code>(?: <span class=\"gain\">([^<]+)</span>)?", first)
+    assert changed == [
+        ("loader: num_workers=4, persistent_workers=True, pin_memory=True", "1.91x (1.86 to 1.96)"),
+        ("mixed-precision: dtype=&#34;bfloat16&#34;", "1.62x (1.58 to 1.66)"),
+        ("compile: dynamic=False, mode=&#34;default&#34;", "1.18x (1.13 to 1.23)"),
+    ]
+    assert "<code>hotlap run --plan plans/a10.toml train.py --epochs 1</code>" in first
+    assert first.index("What changed") < first.index("Mean step") < first.index("hotlap run")
+
+
+def test_a_plan_that_was_not_written_is_written_first() -> None:
+    first = page(Material(study=fakes.FINISHED, plan_path="")).partition("<nav")[0]
+    assert "<code>hotlap report --plan-out hotlap.toml .hotlap/20260131-142501-337</code>" in first
+
+
+def test_nothing_changed_where_no_lever_was_kept() -> None:
+    assert "What changed" not in page(Material(study=fakes.NOTHING))
+
+
+def test_the_commands_of_an_inference_study_name_it() -> None:
+    study = msgspec.structs.replace(fakes.FINISHED, kind="inference")
+    assert "<code>hotlap report --json .hotlap/20260131-142501-337</code>" in page(Material(study=study))
+
+
+def test_a_table_does_not_repeat_the_title_of_its_section(full_page: Path) -> None:
+    words = without_scripts(full_page.read_text(encoding="utf-8"))
+    assert re.findall("<(?:h2|caption)>(Metrics)<", words) == ["Metrics"]
+    assert '<caption class="unseen">Metrics</caption>' in words
+
+
+def test_figures_are_grouped_alike(full_page: Path) -> None:
+    """Thousands are separated by commas, never by spaces."""
+    words = re.sub("<[^>]+>", " ", without_scripts(full_page.read_text(encoding="utf-8")))
+    assert re.findall(r"\d,\d{3}\b", words) and not re.findall(r"\d[ \u00a0\u2009\u202f]\d{3}\b", words)
+
+
 def test_a_busy_machine_is_mentioned_next_to_its_figures() -> None:
     words = " ".join(without_scripts(page(Material(study=fakes.BUSY))).split())
     for it in (

@@ -1,18 +1,61 @@
-"""The figures of a page's first screen."""
+"""A page's first screen: what changed, the figures, and the command to run next."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from hotlap.gain import claimed
-from hotlap.records import Study
+from hotlap.records import Kept, Outcome, Setting, Study, Value
 from hotlap.render import text
 from hotlap.render.account import rate_of, samples_factor
 from hotlap.render.blocks import Fact
+from hotlap.render.html.parts import Command
 from hotlap.render.kinds.api import presenter_of
 from hotlap.render.lever_table import kept_words
+from hotlap.render.material import Material
 from hotlap.render.quality import quality_phrase, quality_question
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A setting of the plan as one line of code; ``gain`` is what its lever gave next to the others, if measured."""
+
+    code: str
+    gain: str = ""
+
+
+def changes(study: Study) -> tuple[Change, ...]:
+    """What the plan changes: a line for each setting."""
+    gains = {it.lever: _gain(it) for it in study.outcomes}
+    return tuple(Change(_as_code(it), gains.get(it.lever, "")) for it in study.plan.settings)
+
+
+def next_command(material: Material) -> Command | None:
+    """The first of the commands to run next."""
+    study = material.study
+    found = next(iter(presenter_of(study.kind).next_commands(study, material.plan_path)), None)
+    return Command(*found) if found is not None else None
+
+
+def _as_code(setting: Setting) -> str:
+    """``loader: num_workers=4, pin_memory=True``."""
+    values = ", ".join(f"{name}={_literal(it)}" for name, it in setting.values)
+    return text.one_line(f"{setting.lever}: {values}" if values else setting.lever)
+
+
+def _literal(value: Value) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _gain(outcome: Outcome) -> str:
+    verdict = outcome.verdict
+    if not isinstance(verdict, Kept) or verdict.comparison.speed.verdict != "faster":
+        return ""
+    speedup = verdict.comparison.speed.speedup
+    return f"{text.ratio(speedup.value)} ({text.interval(speedup)})"
 
 
 def facts(study: Study) -> Iterator[Fact]:

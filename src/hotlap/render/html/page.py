@@ -14,6 +14,7 @@ from hotlap.errors import MissingPackageError
 from hotlap.redact import redacted_text
 from hotlap.render import text
 from hotlap.render.account import SHOWN_PHASES
+from hotlap.render.blocks import Table
 from hotlap.render.cost import cost_lines
 from hotlap.render.headline import headline
 from hotlap.render.html import first_screen
@@ -89,7 +90,9 @@ def _content(material: Material) -> dict[str, Any]:
         "script_command": text.command(study.workload),
         "headline": headline(study),
         "what_was_done": presenter_of(study.kind).what_was_done(study),
+        "changes": first_screen.changes(study),
         "facts": tuple(first_screen.facts(study)),
+        "next": first_screen.next_command(material),
         "price": tuple(cost_lines(costs))[:1] if costs is not None and costs.million_before is not None else (),
         "sections": sections,
         "draws": any(isinstance(block, Picture) for it in sections for _, block in it.blocks),
@@ -106,7 +109,9 @@ def _sections(material: Material) -> Iterator[_Section]:
     for it in sorted(found, key=lambda it: it.order):
         blocks = tuple(_drawn(it.section.body, pictures))
         if not all(isinstance(block, Lead) for block in blocks):
-            yield _Section(it.name, it.section.title, tuple((_macro(block), block) for block in blocks))
+            yield _Section(
+                it.name, it.section.title, tuple((_macro(block, it.section.title), block) for block in blocks)
+            )
 
 
 def _drawn(body: Sequence[PageBlock], pictures: Mapping[str, Picture]) -> Iterator[PageBlock]:
@@ -118,8 +123,10 @@ def _drawn(body: Sequence[PageBlock], pictures: Mapping[str, Picture]) -> Iterat
             yield dataclasses.replace(pictures[block.name], heading=block.heading)
 
 
-def _macro(block: PageBlock) -> str:
-    """``trace_file`` for a ``TraceFile``."""
+def _macro(block: PageBlock, title: str) -> str:
+    """``trace_file`` for a ``TraceFile``; a table does not repeat the title of its section."""
+    if isinstance(block, Table) and block.caption == title:
+        return "table_named_above"
     return _CAPITAL.sub(lambda found: f"_{found[0].lower()}", type(block).__name__).removeprefix("_")
 
 

@@ -146,4 +146,4 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         yield " ".join(words), "tries again without a limit of time"
     if study.plan.settings and study.status == "finished":
         yield text.of_study("hotlap export artefact", study.directory), "the recommended form as files to deploy"
-    yield "hotlap report --json", "every figure of this study"
+    yield text.of_study("hotlap report --json", study.directory), "every figure of this study"

@@ -45,7 +45,7 @@ def markdown(material: Material) -> Section[str] | None:
 
 def page(material: Material) -> Section[PageBlock]:
     """The diff, or how to get it, and the plan."""
-    return Section(title, (*_diff(material), *_plan(material.study)))
+    return Section(title, (*_diff(material), *_plan(material)))
 
 
 def patch_command(study: Study) -> str:
@@ -65,10 +65,11 @@ def _diff(material: Material) -> Iterator[PageBlock]:
         yield Command(command)
 
 
-def _plan(study: Study) -> Iterator[PageBlock]:
-    toml = _plan_text(study)
+def _plan(material: Material) -> Iterator[PageBlock]:
+    toml = _plan_text(material.study)
     if toml:
-        yield Paragraph("The plan, `hotlap.toml`: levers that are switched on from the outside, the source unchanged.")
+        name = f", `{text.one_line(material.plan_path)}`" if material.plan_path else ""
+        yield Paragraph(f"The plan{name}: levers that are switched on from the outside, the source unchanged.")
         yield Verbatim(toml, "Plan")
 
 

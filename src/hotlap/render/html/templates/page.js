@@ -115,6 +115,21 @@
     place.addEventListener("pointercancel", finish);
   };
 
+  // Commands can be copied, where the browser lets a page write to the clipboard.
+  for (const button of document.querySelectorAll(".copy")) {
+    if (!navigator.clipboard) continue;
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
+        button.textContent = "Copied";
+      } catch (error) {
+        button.textContent = "Not copied";
+      }
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+  }
+
   // On paper nothing can be opened.
   const closed = [];
   window.addEventListener("beforeprint", () => {
