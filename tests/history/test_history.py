@@ -19,8 +19,9 @@ from hotlap.errors import StudyError
 from hotlap.experiment.options import Options
 from hotlap.history import History, history_of
 from hotlap.records import Estimate, Plan, Source, Study
-from hotlap.render.history import Span, place, plot_lines, result, scale_of
+from hotlap.render.history import result
 from hotlap.render.history_svg import history_svg
+from hotlap.render.ratio_plot import Span, place, plot_lines, scale_of
 from hotlap.study import LABS, PROFILES, create_study
 
 

@@ -9,8 +9,9 @@ from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.errors import UsageError
 from hotlap.history import History, history_of
-from hotlap.render.history import history_page, plot_lines, spans_of
+from hotlap.render.history import history_page, spans_of
 from hotlap.render.history_svg import history_svg
+from hotlap.render.ratio_plot import plot_lines
 
 _DESCRIPTION = """\
 Shows all studies of this project, of tune, lab, profile and check: when, which script, what it gave

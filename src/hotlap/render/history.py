@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.constrain import Constrain
 from rich.text import Text
 
@@ -16,6 +14,8 @@ from hotlap.render import text
 from hotlap.render.kinds.api import presenter_of
 from hotlap.render.layout import Trimmed, paragraphs
 from hotlap.render.presentable import presentable
+from hotlap.render.ratio_plot import Plot, Span
+from hotlap.render.trend import trend_pieces
 
 _WIDEST = 120
 _INDENT = 4
@@ -30,15 +30,6 @@ _NUMBERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A drawable speedup: its name, its ends, and whether it is claimed."""
-
-    name: str
-    of: Estimate
-    claimed: bool
-
-
 def history_page(history: History) -> RenderableType:
     """The page of one project."""
     history = presentable(history)
@@ -46,6 +37,8 @@ def history_page(history: History) -> RenderableType:
     spans = spans_of(history.entries)
     if spans:
         pieces += [Text(), Text("Speedup of each plan, with its interval", style="bold"), Plot(spans)]
+    for it in history.trends:
+        pieces += [Text(), *trend_pieces(it)]
     if history.unreadable:
         pieces += [Text(), Text("Not read", style="bold yellow")]
         pieces += paragraphs([text.sentence(it.problem) for it in history.unreadable])
@@ -75,18 +68,6 @@ def spans_of(entries: Sequence[Entry]) -> list[Span]:
 
 def _can_be_drawn(of: Estimate) -> bool:
     return 1e-3 < of.low <= of.value <= of.high < 1e3
-
-
-def scale_of(spans: Sequence[Span]) -> tuple[float, float]:
-    """The smallest and the largest ratio of the scale, which always includes 1 and a margin."""
-    low, high = min(1.0, *(it.of.low for it in spans)), max(1.0, *(it.of.high for it in spans))
-    room = max(1.02, (high / low) ** 0.05)
-    return low / room, high * room
-
-
-def place(ratio: float, low: float, high: float) -> float:
-    """The position of a ratio on a logarithmic scale: 0 at its lower end, 1 at its upper."""
-    return math.log(ratio / low) / math.log(high / low)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -127,58 +108,3 @@ def _details(entry: Entry) -> Iterator[str]:
     shown = ", ".join(filter(None, parts))
     if shown:
         yield shown
-
-
-# ---------------------------------------------------------------------------------------------
-# Plot
-# ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """One line for each speedup: an interval with its estimate, on a logarithmic scale with a mark at 1."""
-
-    spans: Sequence[Span]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line, claimed in plot_lines(self.spans, options.max_width, ascii_only=options.ascii_only):
-            yield Text(line, style="" if claimed else "dim", no_wrap=True, overflow="crop")
-
-
-def plot_lines(spans: Sequence[Span], width: int, *, ascii_only: bool) -> Iterator[tuple[str, bool]]:
-    """The lines of the plot, each with whether it is claimed; the last one is the scale."""
-    low, high = scale_of(spans)
-    names = max(len(it.name) for it in spans)
-    ratios = [text.ratio(it.of.value) for it in spans]
-    drawn = max(10, width - names - max(map(len, ratios)) - 6)
-    for span, ratio in zip(spans, ratios, strict=True):
-        yield f"  {span.name:<{names}}  {_drawn(span.of, low, high, drawn, ascii_only)}  {ratio}", span.claimed
-    yield f"  {'':<{names}}  {_ticks(low, high, drawn)}".rstrip(), False
-
-
-def _drawn(of: Estimate, low: float, high: float, width: int, ascii_only: bool) -> str:
-    left, line, right, dot, one = "[-]o:" if ascii_only else "├─┤●┊"
-    cells = [" "] * width
-    cells[_cell(1.0, low, high, width)] = one
-    first, last = _cell(of.low, low, high, width), _cell(of.high, low, high, width)
-    cells[first : last + 1] = line * (last - first + 1)
-    cells[first], cells[last] = left, right
-    cells[_cell(of.value, low, high, width)] = dot
-    return "".join(cells)
-
-
-def _ticks(low: float, high: float, width: int) -> str:
-    """The ends of the scale and 1, if they do not overlap."""
-    cells = [" "] * width
-    free = 0
-    ends = (text.ratio(low), text.ratio(high))
-    labels = ((0, ends[0]), (_cell(1.0, low, high, width) - 1, "1x"), (width - len(ends[1]), ends[1]))
-    for start, label in labels:
-        if start >= free and start + len(label) <= width:
-            cells[start : start + len(label)] = label
-            free = start + len(label) + 1
-    return "".join(cells)
-
-
-def _cell(ratio: float, low: float, high: float, width: int) -> int:
-    return min(width - 1, max(0, round(place(ratio, low, high) * (width - 1))))

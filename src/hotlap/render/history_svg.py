@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 
 from hotlap.history import History
 from hotlap.render import text
-from hotlap.render.history import place, scale_of, spans_of
+from hotlap.render.history import spans_of
+from hotlap.render.ratio_plot import place, scale_of
 
 _WIDTH, _ROW, _MARGIN = 800, 26, 36
 _NAMES, _RATIOS = 150, 150
