@@ -14,7 +14,19 @@ import pytest
 from simulated.environment import SimulatedDevice
 
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import Assignment, Completed, Crashed, LaunchRequest, Plan, Setting, Workload
+from hotlap.records import (
+    Assignment,
+    Completed,
+    Crashed,
+    Isolation,
+    LaunchRequest,
+    Plan,
+    Replicate,
+    Setting,
+    Stopped,
+    TurnRequest,
+    Workload,
+)
 from hotlap.trial.local import LocalExecutor
 
 pytestmark = pytest.mark.slow
@@ -35,7 +47,25 @@ for _ in range(20):
     optimizer.step()
 """
 
+SLICE = "NVIDIA A100-SXM4-40GB MIG 3g.20gb"
+
 Trial = Callable[..., Any]
+
+
+def doctor(variables: dict[str, str], folder: Path) -> dict[str, Any]:
+    """What ``hotlap doctor --json`` prints with these variables."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hotlap", "doctor", "--json"],
+        env={**os.environ, **variables},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 @pytest.fixture
@@ -49,6 +79,21 @@ def trial(tmp_path: Path, device: Callable[..., SimulatedDevice]) -> Trial:
         return executor.launch(LaunchRequest(assignment=assignment, steps=10**6))
 
     return launched
+
+
+@pytest.fixture
+def two_arms(tmp_path: Path, device: Callable[..., SimulatedDevice]) -> Callable[[str], Replicate]:
+    def taken(scenario: str) -> Replicate:
+        script = tmp_path / "train.py"
+        script.write_text(TRAINING.format(held=0, scale=1.0).replace("range(20)", "range(10**6)"), encoding="utf-8")
+        workload = Workload(kind="script", target=str(script), directory=str(tmp_path), python=sys.executable)
+        variables = device("t4", scenario=scenario).variables
+        shared = Isolation(mode="none", unprotected=True)  # in namespaces a simulated device is each arm's own
+        executor = LocalExecutor(tmp_path / "runs", environment=variables, isolation=shared)
+        arms = (Assignment(workload=workload), Assignment(workload=workload))
+        return executor.take_turns(TurnRequest(arms=arms, rounds=4, block_seconds=0.01))
+
+    return taken
 
 
 def test_a_library_that_finds_no_memory_says_so_in_its_own_way(trial: Trial) -> None:
@@ -77,19 +122,31 @@ def test_float16_that_overflows_at_first_skips_steps_and_goes_on(trial: Trial) -
 
 def test_a_container_without_the_drivers_library_finds_its_device(device: Any, tmp_path: Path) -> None:
     """torch itself reports what the driver would, in a child."""
-    a100 = device("a100")
-    variables = {**os.environ, **a100.variables}
+    variables = device("a100").variables
     del variables["LD_LIBRARY_PATH"]
-    done = subprocess.run(
-        [sys.executable, "-m", "hotlap", "doctor", "--json"],
-        env=variables,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (found,) = json.loads(done.stdout)["machine"]["accelerators"]
+    (found,) = doctor(variables, tmp_path)["machine"]["accelerators"]
     assert found["name"] == "NVIDIA A100-SXM4-40GB" and found["capability"] == "8.0"
     assert "bfloat16" in found["native_dtypes"]
+
+
+def test_a_device_that_takes_one_process_at_a_time_is_measured_so(two_arms: Callable[[str], Replicate]) -> None:
+    """Clusters set this mode: the second arm finds the device busy, and whole launches are alternated."""
+    found = two_arms("[device.rates]\nexclusive = 1\n")
+    assert not found.interleaved
+    assert [it.ending for it in found.runs] == [Stopped(), Stopped()]
+    assert [len(it) for it in found.rounds] == [4, 4]
+
+
+def test_a_slice_of_a_device_is_reported_as_the_slice(device: Any, tmp_path: Path) -> None:
+    """MIG: the driver knows the slice by its own identifier, and neither its power nor its clock."""
+    scenario = f"""
+[device]
+name = "{SLICE}"
+memory_bytes = 20_937_965_568
+multiprocessors = 42
+slice_uuid = "MIG-7c1c8a6a-3b2f-5f0e-9a53-0d3f5d2f7a11"
+"""
+    (found,) = doctor(device("a100", scenario=scenario).variables, tmp_path)["machine"]["accelerators"]
+    assert (found["name"], found["memory_bytes"]) == (SLICE, 20_937_965_568)
+    assert found["capability"] == "8.0" and "bfloat16" in found["native_dtypes"]
+    assert found["driver"] and found.get("power_limit_watts") is None

@@ -48,7 +48,12 @@ class _Device:
 
     def initialize(self) -> None:
         self.initialized = True
-        self.library.open_context(self.library.current_device())
+        self.open_context(self.library.current_device())
+
+    def open_context(self, index: int) -> None:
+        """Raises as torch does where the device has no room, or takes no other process."""
+        if refused := self.library.open_context(index):
+            raise self.torch.AcceleratorError(refused.decode())
 
     def index(self, device: Any = None) -> int:
         """The number of a device, however it was named. Raises as torch does for one that is not there."""
@@ -99,7 +104,7 @@ def _facts(device: _Device) -> dict[str, Callable[..., Any]]:
             is_integrated=0,
             is_multi_gpu_board=0,
             gcnArchName="",
-            uuid=f"00000000-0000-0000-0000-00000000000{index}",
+            uuid=profile.slice_uuid.removeprefix("MIG-") or f"00000000-0000-0000-0000-00000000000{index}",
             pci_bus_id=index + 1,
             pci_device_id=0,
             pci_domain_id=0,
@@ -282,7 +287,7 @@ def _memory(device: _Device) -> dict[str, Callable[..., Any]]:
 
     def mem_get_info(which: Any = None) -> tuple[int, int]:
         index = device.index(which)
-        library.open_context(index)
+        device.open_context(index)
         return library.free_bytes(index), library.total_bytes(index)
 
     def empty_cache() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from simulated.library import HERE, built
-from simulated.profile import COUNT, NAME, read_profile
+from simulated.profile import COUNT, NAME, SCENARIO, chosen_by, read_profile
 
 SITE = HERE / "site"
 
@@ -45,5 +45,10 @@ def simulated_device(kind: str, folder: Path, build: Path, *, count: int = 1, sc
     }
     if scenario:
         (folder / "scenario.toml").write_text(scenario, encoding="utf-8")
-        variables["SIMULATED_SCENARIO"] = str(folder / "scenario.toml")
-    return SimulatedDevice(folder, variables)
+        variables[SCENARIO] = str(folder / "scenario.toml")
+    device = SimulatedDevice(folder, variables)
+    if (slice_ := chosen_by(variables)).slice_uuid:
+        facts = {"uuid": slice_.slice_uuid, "name": slice_.name, "memory_bytes": int(slice_.memory_bytes)}
+        device.say(**{f"slice_{name}": it for name, it in facts.items()})
+        variables["CUDA_VISIBLE_DEVICES"] = slice_.slice_uuid
+    return device

@@ -82,6 +82,7 @@ class Library:
         self._functions = ctypes.CDLL(str(path / "simulated.so"), ctypes.RTLD_GLOBAL)
         for name in ("now", "ready", "free_bytes", "total_bytes"):
             self._typed(name).restype = ctypes.c_int64
+        self._typed("open_context").restype = ctypes.c_char_p
         self._typed("set").argtypes = [ctypes.c_char_p, ctypes.c_double]
         self._typed("spend").argtypes = [ctypes.c_double]
         self._typed("launch").argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_double]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ NAME, COUNT, SCENARIO = "SIMULATED_DEVICE", "SIMULATED_DEVICES", "SIMULATED_SCEN
 
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
-    """One kind of device. ``rates`` are the compiled device's own fields, by name."""
+    """One kind of device. ``rates`` are the compiled device's own fields, by name. ``slice_uuid`` is that of a slice of
+    the device, beginning with ``MIG-``, where name and memory are the slice's."""
 
     name: str
     capability: tuple[int, int]
@@ -30,6 +32,7 @@ class DeviceProfile:
     link_generation: int
     link_width: int
     devices: int = 1
+    slice_uuid: str = ""
     rates: dict[str, float] = field(default_factory=dict)
 
     def values(self) -> dict[str, float]:
@@ -64,9 +67,14 @@ def read_profile(name: str) -> DeviceProfile:
 
 
 def chosen_profile() -> DeviceProfile:
-    """The profile that the environment selects."""
-    profile = replace(read_profile(os.environ[NAME]), devices=int(os.environ.get(COUNT) or 1))
-    if not (scenario := os.environ.get(SCENARIO)):
+    """The profile that this process's environment selects."""
+    return chosen_by(os.environ)
+
+
+def chosen_by(environment: Mapping[str, str]) -> DeviceProfile:
+    """The profile that an environment selects."""
+    profile = replace(read_profile(environment[NAME]), devices=int(environment.get(COUNT) or 1))
+    if not (scenario := environment.get(SCENARIO)):
         return profile
     values: dict[str, Any] = tomllib.loads(Path(scenario).read_text(encoding="utf-8")).get("device", {})
     rates = slowed(profile.rates, values.pop("slower", 1.0)) | values.pop("rates", {})

@@ -23,7 +23,7 @@ def compare_replicates(
     runs = [run for it in replicates for run in it.runs]
     remarks = list(disturbances(runs))
     if not all(it.interleaved for it in replicates):
-        remarks.append("Memory sufficed for only one launch at a time, so whole launches were alternated.")
+        remarks.append("There was room for only one launch at a time, so whole launches were alternated.")
     baseline, repeat, candidate = ([it.rounds[arm] for it in replicates] for arm in arms)
     return speed.compare(baseline, repeat, candidate, delta=delta, confidence=confidence, remarks=remarks)
 

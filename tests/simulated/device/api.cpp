@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <string>
 
 #include "memory.h"
 #include "timeline.h"
@@ -151,7 +152,17 @@ void simulated_launch(int device, int stream, const char* name, double nanosecon
   launch(device, stream, {name, Engine::compute, nanoseconds});
 }
 
-void simulated_open_context(int device) { open_context(device); }
+// What CUDA says if it cannot be had, else null.
+const char* simulated_open_context(int device) {
+  static thread_local std::string refused;
+  try {
+    open_context(device);
+    return nullptr;
+  } catch (const c10::Error& error) {
+    refused = error.what_without_backtrace();
+    return refused.c_str();
+  }
+}
 int64_t simulated_free_bytes(int device) { return free_bytes(device); }
 int64_t simulated_total_bytes(int device) { return total_bytes(device); }
 

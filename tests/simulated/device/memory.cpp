@@ -3,7 +3,6 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <set>
 #include <tuple>
 
+#include "slots.h"
 #include "timeline.h"
 
 namespace simulated {
@@ -33,12 +33,6 @@ Bytes rounded(Bytes bytes, Bytes unit) { return (bytes + unit - 1) / unit * unit
 // What other processes take
 // -------------------------------------------------------------------------------------------------------------------
 
-struct Slot {
-  int64_t process;
-  int64_t bytes[kMostDevices];
-};
-constexpr int kSlots = 64;
-
 class Neighbours {
  public:
   void open(const std::string& path) {
@@ -52,7 +46,7 @@ class Neighbours {
   Bytes taken(int device) {
     Bytes sum = 0;
     for (int it = 0; slots_ != nullptr && it < kSlots; it++)
-      if (slots_[it].process != getpid() && is_alive(slots_[it].process)) sum += slots_[it].bytes[device];
+      if (slots_[it].process != getpid() && is_taken(slots_[it])) sum += slots_[it].bytes[device];
     return sum;
   }
 
@@ -61,14 +55,12 @@ class Neighbours {
   }
 
  private:
-  static bool is_alive(int64_t process) { return process != 0 && kill(static_cast<pid_t>(process), 0) == 0; }
-
   Slot* own() {
     for (int it = 0; slots_ != nullptr && it < kSlots; it++)
       if (slots_[it].process == getpid()) return &slots_[it];
     for (int it = 0; slots_ != nullptr && it < kSlots; it++) {
       const int64_t before = slots_[it].process;
-      if (is_alive(before)) continue;
+      if (is_taken(slots_[it])) continue;
       if (__sync_bool_compare_and_swap(&slots_[it].process, before, static_cast<int64_t>(getpid()))) {
         std::fill(std::begin(slots_[it].bytes), std::end(slots_[it].bytes), 0);
         return &slots_[it];
@@ -168,6 +160,9 @@ class DeviceMemory {
   void open() {
     if (is_open_) return;
     const Bytes context = static_cast<Bytes>(profile.context_bytes);
+    TORCH_CHECK(
+        profile.exclusive == 0 || neighbours.taken(device_) == 0,
+        "CUDA error: CUDA-capable device(s) is/are busy or unavailable");
     TORCH_CHECK_WITH(OutOfMemoryError, context + neighbours.taken(device_) <= total(), "CUDA error: out of memory");
     is_open_ = true;
     publish();

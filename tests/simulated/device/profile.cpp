@@ -32,6 +32,7 @@ double* Profile::field(const std::string& name) {
       {"hollow_bytes", &hollow_bytes},
       {"atomic_noise", &atomic_noise},
       {"handle_bytes", &handle_bytes},
+      {"exclusive", &exclusive},
   };
   const auto found = fields.find(name);
   return found == fields.end() ? nullptr : found->second;

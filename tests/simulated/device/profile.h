@@ -51,6 +51,7 @@ struct Profile {
   // Faults.
   double atomic_noise = 0;  // relative, of kernels that add in no fixed order
   double handle_bytes = 0;  // what the first product needs besides, for the library that computes it
+  double exclusive = 0;     // 1 where a device takes one process at a time
 
   double* field(const std::string& name);  // null for a name that is none of these
 };

@@ -3,7 +3,6 @@
 // What it says stands in the file that SIMULATED_DRIVER names, a line of a name and a value each, read anew at every
 // call: a test changes a clock or a reason for throttling by writing it there. What has no line is not supported. The
 // memory that is used, and by whom, is what the processes on the devices wrote into SIMULATED_STATE.
-#include <signal.h>
 #include <time.h>
 
 #include <cstdint>
@@ -15,18 +14,21 @@
 #include <string>
 #include <vector>
 
+#include "../device/slots.h"
+
 namespace {
+
+using simulated::is_taken;
+using simulated::kSlots;
+using simulated::Slot;
 
 enum Result { kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3, kNotFound = 6, kInsufficientSize = 7 };
 
-constexpr int kMostDevices = 4;
-constexpr int kSlots = 64;
 constexpr double kEnergyStepSeconds = 0.02;  // counters move in steps
 
-struct Slot {
-  int64_t process;
-  int64_t bytes[kMostDevices];
-};
+// A slice of the first device: what the driver says of it has names that begin so.
+constexpr int kSlice = 100;
+const std::string kSlicePrefix = "slice_";
 
 std::string value_of(const std::string& name) {
   const char* path = getenv("SIMULATED_DRIVER");
@@ -59,11 +61,14 @@ std::vector<Slot> users() {
   std::ifstream file(path == nullptr ? "" : path, std::ios::binary);
   Slot slot;
   while (found.size() < kSlots && file.read(reinterpret_cast<char*>(&slot), sizeof slot))
-    if (slot.process != 0 && kill(static_cast<pid_t>(slot.process), 0) == 0) found.push_back(slot);
+    if (is_taken(slot)) found.push_back(slot);
   return found;
 }
 
-int index_of(void* device) { return static_cast<int>(reinterpret_cast<intptr_t>(device)) - 1; }
+int number_of(void* device) { return static_cast<int>(reinterpret_cast<intptr_t>(device)) - 1; }
+bool is_slice(void* device) { return number_of(device) == kSlice; }
+int index_of(void* device) { return is_slice(device) ? 0 : number_of(device); }
+std::string named(void* device, const char* name) { return (is_slice(device) ? kSlicePrefix : "") + name; }
 
 std::string uuid_of(int index) { return "GPU-00000000-0000-0000-0000-00000000000" + std::to_string(index); }
 
@@ -105,20 +110,25 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
 }
 
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  if (value_of("slice_uuid") == uuid) {
+    *device = reinterpret_cast<void*>(static_cast<intptr_t>(kSlice) + 1);
+    return kSuccess;
+  }
   for (int it = 0; it < devices(); it++)
     if (uuid_of(it) == uuid) return nvmlDeviceGetHandleByIndex_v2(static_cast<unsigned>(it), device);
   return kNotFound;
 }
 
 int nvmlDeviceGetUUID(void* device, char* into, unsigned length) {
-  snprintf(into, length, "%s", uuid_of(index_of(device)).c_str());
+  const std::string uuid = is_slice(device) ? value_of("slice_uuid") : uuid_of(index_of(device));
+  snprintf(into, length, "%s", uuid.c_str());
   return kSuccess;
 }
 
-int nvmlDeviceGetName(void*, char* into, unsigned length) { return text("name", into, length); }
+int nvmlDeviceGetName(void* device, char* into, unsigned length) { return text(named(device, "name"), into, length); }
 
 int nvmlDeviceGetMemoryInfo(void* device, Memory* into) {
-  const int known = number("memory_bytes", &into->total);
+  const int known = number(named(device, "memory_bytes"), &into->total);
   if (known != kSuccess) return known;
   into->used = 0;
   for (const Slot& it : users()) into->used += static_cast<unsigned long long>(it.bytes[index_of(device)]);
@@ -131,9 +141,15 @@ int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
   return known == kSuccess ? number("capability_minor", minor) : known;
 }
 
-int nvmlDeviceGetEnforcedPowerLimit(void*, unsigned* milliwatts) { return number("power_limit_milliwatts", milliwatts); }
-int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) { return number("power_milliwatts", milliwatts); }
-int nvmlDeviceGetClockInfo(void*, int, unsigned* megahertz) { return number("clock_megahertz", megahertz); }
+int nvmlDeviceGetEnforcedPowerLimit(void* device, unsigned* milliwatts) {
+  return number(named(device, "power_limit_milliwatts"), milliwatts);
+}
+int nvmlDeviceGetPowerUsage(void* device, unsigned* milliwatts) {
+  return number(named(device, "power_milliwatts"), milliwatts);
+}
+int nvmlDeviceGetClockInfo(void* device, int, unsigned* megahertz) {
+  return number(named(device, "clock_megahertz"), megahertz);
+}
 int nvmlDeviceGetMaxPcieLinkGeneration(void*, unsigned* into) { return number("link_generation", into); }
 int nvmlDeviceGetMaxPcieLinkWidth(void*, unsigned* into) { return number("link_width", into); }
 
@@ -142,9 +158,9 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void*, unsigned long long* into) {
 }
 int nvmlDeviceGetCurrentClocksEventReasons(void*, unsigned long long* into) { return number("throttle_reasons", into); }
 
-int nvmlDeviceGetTotalEnergyConsumption(void*, unsigned long long* millijoules) {
+int nvmlDeviceGetTotalEnergyConsumption(void* device, unsigned long long* millijoules) {
   double milliwatts = 0;
-  const int known = number("power_milliwatts", &milliwatts);
+  const int known = number(named(device, "power_milliwatts"), &milliwatts);
   if (known != kSuccess) return known;
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
