@@ -35,6 +35,7 @@ from hotlap.records import (
 EXPECTED = {
     "accumulation",
     "activation-checkpointing",
+    "batch-size",
     "channels-last",
     "compile",
     "cpu-threads",

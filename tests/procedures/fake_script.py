@@ -25,12 +25,14 @@ from hotlap.records import (
     Completed,
     Crashed,
     Ending,
+    GradientGroup,
     Instrument,
     Invariants,
     LaunchRequest,
     LoaderFacts,
     LoaderRate,
     Machine,
+    MeasureGradientNoise,
     ModelFacts,
     NudgeWeights,
     OptimizerFacts,
@@ -103,6 +105,12 @@ class FakeScript:
     largest_timed_scale: float = math.inf
     """Beyond this scale it runs out of memory in timing, which is longer than a probe."""
     resizable: bool = True
+    seed_spread: float = 0.0
+    """Seeds change the loss by up to this share,"""
+    large_batch_loss: float = 0.0
+    """and twice the batch adds this to the loss."""
+    noise: float | None = None
+    """The gradient noise scale, in samples."""
     growth_bytes: int = 0
     """So much more memory is in use after each step, times the scale."""
     retries_from: float = math.inf
@@ -301,6 +309,7 @@ class FakeExecutor(OneSlot):
             compile=CompileReport(seconds=startup - script.startup_seconds),
             blocks=self._blocks(arm, done, sum(phases.values())),
             step_end_bytes=self._step_end_bytes(arm, done),
+            gradient_groups=self._gradient_groups(arm),
             evidence_path=next(iter(script.evidence_paths), "") if arm.instrument(CollectEvidence) else "",
             rank_evidence_paths=script.evidence_paths if arm.instrument(CollectEvidence) else (),
         )
@@ -322,6 +331,16 @@ class FakeExecutor(OneSlot):
             waited_seconds=wall - own,
         )
         return (block,)
+
+    def _gradient_groups(self, arm: Assignment) -> tuple[GradientGroup, ...]:
+        """Of a gradient of norm 1, with noise around its scale."""
+        if self.script.noise is None or arm.instrument(MeasureGradientNoise) is None:
+            return ()
+        samples = self.script.samples_per_step
+        around = [self.script.noise * (1 + 0.2 * (row - 2) / 2) / samples for row in range(5)]
+        return tuple(
+            GradientGroup(gradients=4, samples=samples, mean_square=1 + it, square_of_mean=1 + it / 4) for it in around
+        )
 
     def _step_end_bytes(self, arm: Assignment, steps: int) -> tuple[int, ...]:
         if arm.instrument(WatchMemory) is None:
@@ -363,8 +382,11 @@ class FakeExecutor(OneSlot):
             factor *= self.script.effects.get(setting, Effect()).loss
         if not self.script.repeatable:
             factor *= 1.0 + noise.uniform(-0.2, 0.2)
+        scale = self.script.scale(arm)
+        factor *= 1.0 + self.script.seed_spread * math.sin(7.0 * arm.seed)
+        factor += self.script.large_batch_loss * math.log2(scale)
         diverges = any(self.script.effects.get(it, Effect()).fails == "diverge" for it in arm.plan.settings)
-        losses = [factor * (1.0 + math.exp(-step / 30.0)) for step in range(steps)]
+        losses = [factor * (1.0 + math.exp(-step * scale / 30.0)) for step in range(steps)]
         return tuple(None if diverges and step >= 12 else loss for step, loss in enumerate(losses))
 
     def _facts(self, arm: Assignment) -> ScriptFacts:
@@ -413,6 +435,10 @@ def scale_of(arm: Assignment) -> float:
     resized = arm.instrument(ResizeBatches)
     if resized is not None:
         return resized.size / resized.own
+    for setting in arm.plan.settings:
+        if setting.lever == "batch-size":
+            values = dict(setting.values)
+            return float(values["size"]) / float(values["own"])
     words = arm.workload.arguments
     return int(words[words.index("--batch-size") + 1]) / 8 if "--batch-size" in words else 1.0
 

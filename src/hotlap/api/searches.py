@@ -39,6 +39,7 @@ def tune(
     only: Iterable[str] = (),
     skip: Iterable[str] = (),
     allow: Iterable[str] = (),
+    batch_flag: str = "",
     accept_unverified: bool = False,
     delta: float = 0.01,
     seed: int = 0,
@@ -72,6 +73,7 @@ def tune(
         only=tuple(only),
         skip=tuple(skip),
         allow=tuple(allow),
+        batch=BatchChoices(flag=batch_flag),
         accept_unverified=accept_unverified,
         delta=delta,
         seed=seed,
@@ -139,7 +141,7 @@ def batch(
     The size is changed in the script's DataLoader, or by its option ``flag`` (``"--batch-size"``). ``headroom`` is the
     share of memory that stays free, and ``most`` the largest size to try, in samples (None: what fits). With
     ``model_alone`` the model is also timed without its loader. The other arguments are those of :func:`tune`; the study
-    is kept in a folder of its own under ``directory``. No plan contains a batch size, which changes what is learned.
+    is kept in a folder of its own under ``directory``. Another size changes what is learned, which is not compared.
 
     Raises as :func:`tune` does; a size that does not fit into memory is part of the answer.
     """

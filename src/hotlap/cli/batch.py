@@ -16,7 +16,8 @@ _DESCRIPTION = """\
 Runs the script with larger and smaller batches, through its own DataLoader or by its own option,
 and shows samples per second and peak memory by batch size: the knee, which is the smallest size
 with nearly the best throughput, and what fits into memory with headroom. Out of memory ends one
-launch and nothing else. Another batch size changes what is learned: no plan contains one."""
+launch and nothing else. Another batch size changes what is learned: only `hotlap tune --allow
+batch-size` writes one into a plan, after it compared losses."""
 
 _EXAMPLES = """\
 examples:
@@ -32,10 +33,7 @@ def parser() -> Parser:
     """The command's options."""
     made = options.script_parser("batch", _DESCRIPTION, _EXAMPLES)
     group = made.add_argument_group("the search")
-    group.add_argument(
-        "--batch-flag", default="", metavar="FLAG",
-        help="change the batch size by this option of the script (default: in its DataLoader)",
-    )  # fmt: skip
+    options.add_batch_flag_option(group)
     group.add_argument(
         "--headroom", type=arguments.share, default=0.1, metavar="SHARE",
         help="share of the memory that must stay free (default: 10%%)",

@@ -17,7 +17,7 @@ from hotlap.cli.costs import add_cost_options
 from hotlap.cli.goals import objective_from
 from hotlap.cli.workload import workload_from
 from hotlap.errors import UsageError
-from hotlap.experiment.options import QUICK_SECONDS, Options, check, with_quick_budget
+from hotlap.experiment.options import QUICK_SECONDS, BatchChoices, Options, check, with_quick_budget
 from hotlap.levers.api import all_levers
 from hotlap.records import NetworkMode, Workload
 
@@ -189,6 +189,16 @@ def add_lever_options(parser: Parser) -> None:
     )
 
 
+def add_batch_flag_option(group: argparse._ActionsContainer) -> None:
+    """Add the script's own option for its batch size."""
+    group.add_argument(
+        "--batch-flag",
+        default="",
+        metavar="FLAG",
+        help="change the batch size by this option of the script (default: in its DataLoader)",
+    )
+
+
 def add_output_options(parser: Parser, *, plan_out: str = "", plan: bool = True) -> None:
     """Add the options for output; ``plan`` if there is a plan to write."""
     group = parser.add_argument_group("output")
@@ -238,6 +248,7 @@ def options_from(choices: argparse.Namespace) -> Options:
         delta=choices.delta,
         parity_steps=choices.parity_steps,
         quick=getattr(choices, "quick", False),
+        batch=BatchChoices(flag=getattr(choices, "batch_flag", "")),
         objective=objective_from(choices),
     )
     options = with_quick_budget(options)

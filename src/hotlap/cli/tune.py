@@ -27,6 +27,7 @@ examples:
   hotlap tune --quick train.py                 two minutes: the causes, and one measurement of each lever
   hotlap tune --goal memory --slowdown 1.3 train.py
                                                minimise peak memory, with steps at most 1.3x as long
+  hotlap tune --allow batch-size train.py      also try a larger batch, which changes what is learned
   hotlap tune --resume                         continue the last study where it was interrupted
   hotlap tune --resume .hotlap/20260131-142501-337 train.py --wandb-key KEY
                                                secrets are not stored: give the command again
@@ -40,7 +41,7 @@ is known so far."""
 
 _OF_THE_STUDY = (
     "budget", "delta", "parity_steps", "accept_unverified", "seed", "only", "skip", "allow", "show_output",
-    "rounds", "startup_limit", "block_limit", "network", "unprotected", "quick", "goal", "slowdown",
+    "rounds", "startup_limit", "block_limit", "network", "unprotected", "quick", "goal", "slowdown", "batch_flag",
 )  # fmt: skip
 
 
@@ -58,6 +59,7 @@ def parser() -> Parser:
     options.add_search_options(made)
     options.add_quick_option(made)
     options.add_lever_options(made)
+    options.add_batch_flag_option(made)
     options.add_output_options(made, plan_out="hotlap.toml")
     made.add_argument("--resume", action="store_true", help="continue a study, by default the last one")
     add_trust_option(made)

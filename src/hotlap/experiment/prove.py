@@ -6,6 +6,8 @@ no launch of its own: the timing runs of its trial already recorded the losses, 
 
 from __future__ import annotations
 
+import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
@@ -33,6 +35,7 @@ from hotlap.records import (
     Run,
     Setting,
     Situation,
+    WatchEvaluation,
     WithoutDropout,
 )
 from hotlap.wording import ending_text
@@ -41,6 +44,10 @@ _STRENGTH: Mapping[Proof, int] = {"exact": 0, "rounding": 1, "behaviour": 2}
 _BUDGET_SHARE = 0.2
 _LAUNCHES_EXPECTED = 8
 _SEEDS = 5
+_SEED = " with seed "
+_NEAR_EPOCHS = 4
+"""How many times longer than usual runs may be, to see an evaluation at the end of an epoch."""
+
 _PRECISION_VALUES = frozenset({"dtype", "precision"})
 
 
@@ -55,6 +62,10 @@ class Prover(ABC):
     def proof_for(self, setting: Setting) -> Proof:
         """The proof that this setting requires."""
         return self._levers[setting.lever].proof_for(self._situation, setting)
+
+    def samples_factor(self, plan: Plan) -> float:
+        """How many times as many samples a step of the plan has."""
+        return math.prod(self._levers[it.lever].samples_factor(it) for it in plan.settings)
 
     @abstractmethod
     def cost(self, plan: Plan) -> float:
@@ -97,7 +108,7 @@ class ParityProver(Prover):
             return 0.0
         costs = self._trials.costs
         missing = [it for it in self._kinds(plan) if (_owner(plan, it), it) not in self._runs]
-        launches = [(_owner(plan, it), 1 if _is_first_step(it) else self.steps) for it in missing]
+        launches = [(_owner(plan, it), self._steps_of(plan, it)) for it in missing]
         return costs.of_launches(launches, at_once=self._trials.launches_at_once)
 
     def prove_exact(self, replicates: Sequence[Replicate]) -> Parity:
@@ -134,7 +145,8 @@ class ParityProver(Prover):
                 rounded=next((run for name, run in optional.items() if name.startswith("rounded to ")), None),
                 seeds=self._seed_pairs(plan, runs),
                 changes_precision=_changes_precision(plan),
-                allowed=frozenset({"batch_hashes"}) if self._changes_randomness(plan) else frozenset(),
+                allowed=self._allowed(plan, runs["baseline"]),
+                samples_factor=self.samples_factor(plan),
             )
         )
 
@@ -148,7 +160,7 @@ class ParityProver(Prover):
             if self._changes_randomness(plan):
                 kinds.append("reseeded")
         if proof == "behaviour":
-            kinds += [f"{whose} with seed {number}" for number in range(_SEEDS) for whose in ("baseline", "candidate")]
+            kinds += [self._with_seed(plan, whose, it) for it in range(_SEEDS) for whose in ("baseline", "candidate")]
         return tuple(kinds)
 
     def _runs_of(self, plan: Plan) -> dict[str, Run]:
@@ -156,15 +168,38 @@ class ParityProver(Prover):
         self._steps = self.steps
         names = {it: (_owner(plan, it), it) for it in self._kinds(plan)}
         missing = [it for it in names.values() if it not in self._runs]
-        wanted = [(self._assignment(*it), 1 if _is_first_step(it[1]) else self._steps) for it in missing]
+        wanted = [(self._assignment(plan, *it), self._steps_of(plan, it[1])) for it in missing]
         self._runs.update(zip(missing, self._trials.launch_together(wanted), strict=True))
         return {kind: self._runs[it] for kind, it in names.items()}
 
-    def _assignment(self, owner: Plan, kind: str) -> Assignment:
+    def _steps_of(self, plan: Plan, kind: str) -> int:
+        """How many steps this run of a plan's proof has.
+
+        Where a step of the plan has more samples, runs of a seed train on equally many; if an epoch ends nearby, up to
+        its end, after which most scripts evaluate.
+        """
+        if _is_first_step(kind):
+            return 1
+        factor, steps = self.samples_factor(plan), self.steps
+        is_candidate = kind.startswith("candidate")
+        if factor == 1:
+            return steps
+        if _SEED not in kind:
+            return max(FEWEST_STEPS, math.ceil(steps / factor)) if is_candidate else steps
+        steps = min(max(steps, math.ceil(FEWEST_STEPS * factor)), self._trials.costs.shape.most_steps or sys.maxsize)
+        lengths = {it.length for it in self._situation.facts.training_loaders if it.length}
+        epoch = min(lengths) if len(lengths) == 1 else 0
+        and_one = 0
+        if 0 < epoch <= _NEAR_EPOCHS * steps:
+            steps, and_one = epoch * max(1, steps // epoch), 1  # it has evaluated when it trains again
+        return (math.ceil(steps / factor) if is_candidate else steps) + and_one
+
+    def _assignment(self, plan: Plan, owner: Plan, kind: str) -> Assignment:
         plain = self._trials.assignment(owner)
-        whose, _, seed = kind.partition(" with seed ")
+        whose, _, seed = kind.partition(_SEED)
         if seed:
-            return msgspec.structs.replace(plain, seed=plain.seed + 1 + int(seed))
+            watched = (WatchEvaluation(),) if self.samples_factor(plan) != 1 else ()
+            return msgspec.structs.replace(plain, seed=plain.seed + 1 + int(seed.split()[0]), instruments=watched)
         instruments: list[Instrument] = [WithoutDropout(), AlignRandomness(), CaptureGradients()]
         if whose == "nudged":
             instruments.append(NudgeWeights())
@@ -180,8 +215,24 @@ class ParityProver(Prover):
         if self._proof_of(plan) != "behaviour":
             return ()
         return tuple(
-            (runs[f"baseline with seed {number}"], runs[f"candidate with seed {number}"]) for number in range(_SEEDS)
+            (runs[self._with_seed(plan, "baseline", it)], runs[self._with_seed(plan, "candidate", it)])
+            for it in range(_SEEDS)
         )
+
+    def _with_seed(self, plan: Plan, whose: str, number: int) -> str:
+        """The name of a run; those of the baseline for equal samples depend on how much larger the plan's steps are."""
+        factor = self.samples_factor(plan)
+        return f"{whose}{_SEED}{number}" + ("" if factor == 1 else f" for {factor:g} times the samples")
+
+    def _allowed(self, plan: Plan, baseline: Run) -> frozenset[str]:
+        """The invariants that a plan declares to change.
+
+        Steps with other samples change the samples, and at which sample a schedule changes the learning rate.
+        """
+        if self.samples_factor(plan) == 1:
+            return frozenset({"batch_hashes"}) if self._changes_randomness(plan) else frozenset()
+        scheduled = len(set(baseline.invariants.learning_rates)) > 1
+        return frozenset({"samples", "batch_hashes", *(("learning_rates",) if scheduled else ())})
 
     def _changes_randomness(self, plan: Plan) -> bool:
         """Whether the data pipeline draws other random numbers."""

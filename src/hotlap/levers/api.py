@@ -66,8 +66,9 @@ class Lever:
     lever onto the hooks of a child that puts it on and takes it off while it trains; None for one that is decided when
     the process or its loaders start. ``work`` is what it makes faster: training, the calls of an inference target, or
     both. ``replaces_torch`` says that the model is then run by something else than torch, so that no other lever
-    that changes how torch runs a model can be combined with it: those of the kind ``host`` alone. ``kind`` is the name
-    of its folder.
+    that changes how torch runs a model can be combined with it: those of the kind ``host`` alone. ``samples_factor`` is
+    how many times as many samples a step has with a setting: results are then compared at equal samples. ``kind`` is
+    the name of its folder.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Lever:
     switch: Callable[[Hooks, Setting], Switch] | None = None
     work: tuple[Work, ...] = ("training",)
     replaces_torch: bool = False
+    samples_factor: Callable[[Setting], float] = lambda setting: 1.0
     kind: str = ""
 
 
@@ -212,6 +214,7 @@ def _build(name: str, module: ModuleType) -> Lever:
         work=getattr(module, "work", ("training",)),
         switch=getattr(module, "switch", None),
         replaces_torch=getattr(module, "replaces_torch", False),
+        samples_factor=getattr(module, "samples_factor", lambda setting: 1.0),
         kind=module.__name__.split(".")[-2],
         **member,
     )

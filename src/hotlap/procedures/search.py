@@ -31,6 +31,7 @@ from hotlap.measure.parity.curves import loss_curves
 from hotlap.measure.timings import timings
 from hotlap.objective import is_speed, judge
 from hotlap.procedures.ablate import ablate
+from hotlap.procedures.batch.allowed import propose_batch
 from hotlap.procedures.budget import (
     RESERVE_MARGIN,
     budget_for_a_proof,
@@ -49,6 +50,7 @@ from hotlap.procedures.verify import Verification, can_verify, verification_cost
 from hotlap.records import (
     Comparison,
     Kept,
+    LossCurves,
     NoGain,
     Outcome,
     Plan,
@@ -60,6 +62,8 @@ from hotlap.records import (
 )
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
+
+_BATCH_SIZE = "batch-size"
 
 FAMILY_ALPHA = 0.05
 """The share of studies that may claim a lever without an effect (Holm's procedure over all levers tried)."""
@@ -131,6 +135,10 @@ class Search(Ladder):
         share = share_for_causes(self._trials, self._baseline, self._stages_seconds)
         self._profile = take_profile(self._trials, self._draft, observation, bounds, budget_share=share)
         self._findings = note_findings(self._draft, self._profile)
+        if _BATCH_SIZE in self._open and _BATCH_SIZE in self._trials.options.allow and not self._trials.options.quick:
+            proposed = propose_batch(self._trials, self._draft, machine, observation)
+            self._situation = msgspec.structs.replace(self._situation, proposed_batch=proposed)
+            self._baseline_situation = self._situation
         self._prover = ParityProver(self._trials, self._levers, bounds.situation)
 
     def _skip_excluded(self) -> None:
@@ -196,7 +204,16 @@ class Search(Ladder):
         options = self._trials.options
         possible = self.tries_at_once and is_speed(options.objective)
         at_once = possible and not (self._plan.settings or options.quick or self._tried_at_once)
-        return self._try_at_once(prospects) if at_once else super()._screened(prospects, again)
+        # What changes what is learned is tried on top of the rest, whose results are proved without it.
+        later = [it for it in prospects if self._changes_learning(it)]
+        now = [it for it in prospects if it not in later]
+        if not at_once or not now:
+            return super()._screened(prospects, again)
+        found = self._try_at_once(now)
+        return found | {it.lever.name: [Screened(one) for one in it.settings] for it in later}
+
+    def _changes_learning(self, prospect: Prospect) -> bool:
+        return any(self._prover.proof_for(it) == "behaviour" for it in prospect.settings)
 
     def _try_at_once(self, prospects: Sequence[Prospect]) -> Hopeful:
         self._tried_at_once = True
@@ -333,11 +350,17 @@ class Search(Ladder):
         compared = self._prover.compared_runs(result.comparison.candidate) or (result.baseline_run, result.run)
         return {
             "verification": result.comparison,
-            "losses": loss_curves(*compared, result.comparison.quality),
+            "losses": self._curves(*compared, result.comparison),
             "timings": timings(result.replicates),
             "account_before": account_of(result.baseline_run)[0],
             "account_after": account_of(result.run)[0],
         }
+
+    def _curves(self, baseline: Run, candidate: Run, comparison: Comparison) -> LossCurves | None:
+        """The losses of both; none for steps with other numbers of samples, which cannot be compared one by one."""
+        if self._prover.samples_factor(comparison.candidate) != 1:
+            return None
+        return loss_curves(baseline, candidate, comparison.quality)
 
     def _is_verified(self) -> bool:
         return self._verified is not None and self._verified[0] == self._plan

@@ -11,6 +11,48 @@ BatchChange: TypeAlias = Literal["loader", "flag"]
 BoundBy: TypeAlias = Literal["throughput", "memory", "cap", "data-set", "budget", "failure", ""]
 
 
+LearningRateRule: TypeAlias = Literal["linear", "square-root", "unknown"]
+
+
+class GradientNoise(Record, frozen=True, kw_only=True):
+    """The gradient noise scale of the script (McCandlish et al. 2018): the batch size, in samples, at which noise and
+    signal of a gradient are equally large.
+
+    ``scale`` is an interval of ``confidence`` over ``groups`` groups of gradients, each of ``samples`` samples; its
+    ``high`` is infinite, and then None, where the gradients are too noisy for an upper end. ``gradients`` counts all of
+    them.
+    """
+
+    scale: float | None
+    low: float
+    high: float | None
+    confidence: float
+    samples: float
+    groups: int
+    gradients: int
+
+
+class BatchAdvice(Record, frozen=True, kw_only=True):
+    """What another batch size asks for; advice, which hotlap does not carry out.
+
+    From a batch size of ``own`` to ``size`` the learning rate of ``optimizer`` is scaled by ``factor`` at most, by
+    ``rule`` (None: no rule is known for this optimizer). With the measured noise of gradients (None: not measured, and
+    ``noise_missing`` says why) the useful factor is ``tempered``, and the same loss takes ``samples_factor`` times as
+    many samples.
+    """
+
+    own: int
+    size: int
+    optimizer: str
+    learning_rate: float
+    rule: LearningRateRule
+    factor: float | None = None
+    noise: GradientNoise | None = None
+    noise_missing: str = ""
+    tempered: float | None = None
+    samples_factor: float | None = None
+
+
 class BatchSearch(Record, frozen=True, kw_only=True):
     """The whole script, its loader included, at each batch size that was tried; the smallest size comes first.
 

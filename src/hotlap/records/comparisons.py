@@ -63,9 +63,21 @@ class PhaseAccount(Record, frozen=True, kw_only=True):
         return self.samples_per_step * max(1, self.trainers)
 
 
+class ProposedBatch(Record, frozen=True, kw_only=True):
+    """The batch size that a search found to be worth a trial: ``size`` instead of the script's ``own``.
+
+    ``flag`` is the script's own option for it (empty: its DataLoader is changed). ``obstacle`` says why there is none.
+    """
+
+    own: int = 0
+    size: int = 0
+    flag: str = ""
+    obstacle: str = ""
+
+
 class Situation(Record, frozen=True, kw_only=True):
     """What a lever decides by whether it applies: the script, the machine, the time account of the baseline, and the
-    measured ceilings."""
+    measured ceilings. ``proposed_batch`` is None unless another batch size was searched for."""
 
     facts: ScriptFacts = ScriptFacts()
     machine: Machine = Machine()
@@ -74,6 +86,7 @@ class Situation(Record, frozen=True, kw_only=True):
     loader_rates: tuple[LoaderRate, ...] = ()
     device_peak_bytes: int = 0
     host_peak_bytes: int = 0
+    proposed_batch: ProposedBatch | None = None
 
 
 SpeedVerdict: TypeAlias = Literal["faster", "slower", "no-effect", "inconclusive"]

@@ -129,6 +129,19 @@ class ResizeBatches(Record, frozen=True, kw_only=True, tag="resize-batches"):
     site: CallSite | None = None
 
 
+class WatchEvaluation(Record, frozen=True, kw_only=True, tag="watch-evaluation"):
+    """Notes the mean loss of each evaluation: of the loss functions of torch that are called without gradients after a
+    forward pass of the model without gradients."""
+
+
+class MeasureGradientNoise(Record, frozen=True, kw_only=True, tag="measure-gradient-noise"):
+    """Compares gradients of different batches at the same weights: in each of ``groups`` groups of ``gradients`` steps
+    only the last step updates the weights."""
+
+    groups: int = 6
+    gradients: int = 6
+
+
 class LargestSamples(Record, frozen=True, kw_only=True, tag="largest-samples"):
     """Delivers the largest samples of the data set as one of the first batches, where samples vary in size."""
 
@@ -179,6 +192,8 @@ Instrument: TypeAlias = (
     | ReseedAugmentation
     | ResizeBatches
     | LargestSamples
+    | WatchEvaluation
+    | MeasureGradientNoise
     | WatchFailedPasses
     | GuardMemory
     | WatchMemory

@@ -159,6 +159,26 @@ class TimedOut(Record, frozen=True, kw_only=True, tag="timed-out"):
 Ending: TypeAlias = Completed | Stopped | Crashed | OutOfMemory | TimedOut
 
 
+class HeldOutLoss(Record, frozen=True, kw_only=True):
+    """One evaluation of the script: the mean of the losses that it computed, after ``step`` steps and ``trained``
+    samples; ``samples`` were evaluated."""
+
+    step: int
+    trained: int
+    loss: float
+    samples: int
+
+
+class GradientGroup(Record, frozen=True, kw_only=True):
+    """The gradients of consecutive batches of ``samples`` samples at the same weights: the mean of their squared norms,
+    and the squared norm of their mean."""
+
+    gradients: int
+    samples: float
+    mean_square: float
+    square_of_mean: float
+
+
 class LoaderRate(Record, frozen=True, kw_only=True):
     """The training loader alone, with one setting: seconds per sample in steady state.
 
@@ -190,6 +210,8 @@ class Run(Record, frozen=True, kw_only=True):
     that its tensors held of a device, and ``device_footprint_bytes`` the most that it used of it, the allocator's
     reserve and the context included, and also what other processes held at its end. ``engine`` is what ran an inference
     target's model instead of torch (None: torch itself did).
+    ``evaluations`` and ``gradient_groups`` are there where they were requested
+    (:class:`hotlap.records.WatchEvaluation`, :class:`hotlap.records.MeasureGradientNoise`).
     ``step_end_bytes`` is the memory in use at the end of each step, where it was requested
     (:class:`hotlap.records.WatchMemory`).
     ``wall_seconds`` excludes the time for which it was paused while others had their turns; the longest of these pauses
@@ -230,6 +252,8 @@ class Run(Record, frozen=True, kw_only=True):
     bad_number: BadNumber | None = None
     memory: MemoryAccount | None = None
     step_end_bytes: tuple[int, ...] = ()
+    evaluations: tuple[HeldOutLoss, ...] = ()
+    gradient_groups: tuple[GradientGroup, ...] = ()
     seed: int = 0
 
 

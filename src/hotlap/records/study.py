@@ -7,7 +7,7 @@ import os
 from typing import Any, Literal, TypeAlias
 
 from hotlap.records.base import Record
-from hotlap.records.batches import BatchSearch
+from hotlap.records.batches import BatchAdvice, BatchSearch
 from hotlap.records.comparisons import BatchRate, Candidate, Ceiling, Comparison, LossCurves, PhaseAccount
 from hotlap.records.disturbance import Disturbance
 from hotlap.records.estimate import Estimate
@@ -34,11 +34,12 @@ class Study(Record, frozen=True, kw_only=True):
     ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
     time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
     alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes,
-    ``batch_search`` what ``hotlap batch`` found, ``memory`` the account of ``hotlap memory``,
-    ``memory_estimate`` what ``hotlap memory --estimate`` computed, ``losses`` what the verification's sameness was
-    judged by, and ``timings`` what its speed was computed from. ``candidates`` are the plans that ``hotlap infer``
-    compared with the unmodified model, in the order in which they were, and ``quality_level`` is what their outputs had
-    to reach (None: of another kind of study). ``hosts`` are those that any trial connected to.
+    ``batch_search`` what ``hotlap batch``, or a search that may change the batch size, found, ``batch_advice`` what
+    such a change asks for, ``memory`` the account of ``hotlap memory``, ``memory_estimate`` what ``hotlap memory
+    --estimate`` computed, ``losses`` what the verification's sameness was judged by, and ``timings`` what its speed was
+    computed from. ``candidates`` are the plans that ``hotlap infer`` compared with the unmodified model, in the order
+    in which they were, and ``quality_level`` is what their outputs had to reach (None: of another kind of study).
+    ``hosts`` are those that any trial connected to.
     ``disturbances`` are the measurements that other programs disturbed and that could not be repeated on an idle
     machine. Of a profile, ``threads_left`` is with how many threads the script was measured, since others kept the
     other cores busy (0: with its own).
@@ -73,6 +74,7 @@ class Study(Record, frozen=True, kw_only=True):
     loader_rates: tuple[LoaderRate, ...] = ()
     batch_rates: tuple[BatchRate, ...] = ()
     batch_search: BatchSearch | None = None
+    batch_advice: BatchAdvice | None = None
     memory: MemoryAccount | None = None
     memory_estimate: MemoryEstimate | None = None
     profiled_steps: int = 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.records import BatchRate, BatchSearch, OptimizerFacts, Study
+from hotlap.records import BatchAdvice, BatchRate, BatchSearch, Study
 from hotlap.render import text
 from hotlap.render.bars import Part, StackedBar
 from hotlap.render.disturbance import batch_doubt
@@ -18,8 +17,6 @@ from hotlap.render.layout import paragraphs
 HEADINGS = (">batch size", ">samples per second", ">ratio", "interval", ">peak memory", "")
 _CURVE_CELLS = 10
 _COLOUR, _PATTERN, _PLAIN = "#0072b2", "█", "#"
-_LINEAR, _SQUARE_ROOT = ("SGD",), ("Adam", "AdamW", "RMSprop")
-"""The optimizers that the cited papers cover."""
 
 
 def search_rows(study: Study) -> tuple[tuple[str, ...], ...]:
@@ -100,28 +97,59 @@ def _what(study: Study, search: BatchSearch) -> str:
 
 def _consequences(study: Study, search: BatchSearch) -> Iterator[str]:
     """Warn that another size changes what is learned, with the usual learning rates."""
-    factor = search.knee / search.own if search.knee and search.own else 1.0
-    if factor == 1:
+    if not search.knee or search.knee == search.own:
         return
+    compared = (
+        "The verdict on `batch-size` says what was compared."
+        if any(it.lever == "batch-size" for it in study.outcomes)
+        else "hotlap did not compare losses: `hotlap tune --allow batch-size` does, and can then put a larger batch "
+        "into a plan."
+    )
     yield (
         "Another batch size changes what is learned: fewer or more updates per epoch, with less or more noise in each. "
-        "hotlap did not compare losses, and no plan contains a batch size: that decision is yours."
+        f"{compared}"
     )
-    optimizers = study.baseline.facts.optimizers if study.baseline is not None else ()
-    for optimizer in {it.kind: it for it in optimizers}.values():
-        yield _advice(optimizer, search.knee, factor)
+    if study.batch_advice is not None:
+        yield from advice_sentences(study.batch_advice, search.knee)
 
 
-def _advice(optimizer: OptimizerFacts, size: int, factor: float) -> str:
-    known = f"Advice, not measured: with {text.one_line(optimizer.kind)} and a batch size of {size}, "
-    if optimizer.kind in _SQUARE_ROOT:
-        scaled, rule = math.sqrt(factor), "the square root (Malladi et al. 2022)"
-    elif optimizer.kind in _LINEAR:
-        scaled, rule = factor, "the linear rule, with warm-up (Goyal et al. 2017)"
+def advice_sentences(advice: BatchAdvice, size: int) -> Iterator[str]:
+    """The learning rate by published rules, and the noise scale that says how far they can be trusted."""
+    known = f"Advice, not measured: with {text.one_line(advice.optimizer)} and a batch size of {size}, "
+    compare = "and compare held-out loss at equal samples"
+    if advice.factor is None:
+        yield f"{known}try several learning rates, {compare}."
     else:
-        return f"{known}try several learning rates, and compare held-out loss at equal samples."
-    rate = f"begin with {text.ratio(scaled)} the learning rate, by {rule}"
-    return f"{known}{rate}, and compare held-out loss at equal samples."
+        rule = _RULES[advice.rule]
+        yield f"{known}begin with {text.ratio(advice.factor)} the learning rate, by {rule}, {compare}."
+    yield from _noise(advice)
+
+
+_RULES = {
+    "linear": "the linear rule, with warm-up (Goyal et al. 2017)",
+    "square-root": "the square root (Malladi et al. 2022)",
+}
+
+
+def _noise(advice: BatchAdvice) -> Iterator[str]:
+    noise = advice.noise
+    if noise is None:
+        if advice.noise_missing:
+            yield f"The noise of gradients was not measured: {text.one_line(advice.noise_missing)}"
+        return
+    end = (
+        f"{text.number(noise.low)} to {text.number(noise.high)}" if noise.high else f"{text.number(noise.low)} or more"
+    )
+    interval = f"{100 * noise.confidence:g} % interval: {end}"
+    over = f"{noise.gradients} gradients early in the training"
+    source = "McCandlish et al. 2018"
+    if noise.scale is None:
+        yield f"Gradient noise scale: no signal was found in the noise ({interval} samples; {over}; {source})."
+        return
+    measured = f"Measured gradient noise scale: {text.number(noise.scale)} samples ({interval}; {over}; {source})."
+    rate = "" if advice.tempered is None else f" the useful learning rate is {text.ratio(advice.tempered)}, and"
+    samples = f" the same loss takes {text.ratio(advice.samples_factor or 1.0)} as many samples"
+    yield f"{measured} By it,{rate}{samples}. It grows during training."
 
 
 def _row(rate: BatchRate, search: BatchSearch) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hotlap.measure.parity.invariants import compare_invariants
-from hotlap.measure.parity.learning import learning
+from hotlap.measure.parity.learning import is_scaled, learning, learning_at_equal_samples
 from hotlap.measure.parity.losses import INTENDED_STEPS, pair, percent
 from hotlap.measure.parity.noise import furthest, noise_explains
 from hotlap.measure.parity.repeatability import repeatability
@@ -30,7 +30,8 @@ class ParityEvidence:
     weights rounded to a lever's lower precision (its first step is enough). ``seeds`` are (baseline, candidate) pairs
     of runs, each pair with a seed of its own, for levers that change what is learned. ``changes_precision`` chooses the
     rule of G2; ``allowed`` are the fields of ``Invariants`` that the lever declares to change; ``noisy`` says that
-    other runs of the script show noise of its own, which only an exact lever needs to know.
+    other runs of the script show noise of its own, which only an exact lever needs to know. ``samples_factor`` is how
+    many times as many samples a step of the candidate has: then learning is compared at equal samples.
     """
 
     baseline: Run
@@ -45,6 +46,7 @@ class ParityEvidence:
     changes_precision: bool = False
     allowed: frozenset[str] = frozenset()
     noisy: bool = False
+    samples_factor: float = 1.0
 
 
 def judge(evidence: ParityEvidence) -> Parity:
@@ -88,8 +90,14 @@ def judge_exact(replicates: Sequence[Sequence[Run]]) -> Parity:
 
 def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
     baseline, candidate, again = evidence.baseline, evidence.candidate, evidence.baseline_again
+    if evidence.samples_factor != 1 and not is_scaled(baseline, candidate, evidence.samples_factor):
+        yield GateResult(gate="G0", passed=False, text="The script's batches stayed as they were.")
+        return
     yield compare_invariants(baseline.invariants, candidate.invariants, allowed=evidence.allowed)
     yield repeatability(baseline, again)
+    if evidence.proof == "behaviour" and evidence.samples_factor != 1:
+        yield learning_at_equal_samples(evidence.seeds, evidence.samples_factor)
+        return
     if evidence.proof == "behaviour":
         yield learning(evidence.seeds)
         return

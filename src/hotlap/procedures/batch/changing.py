@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from hotlap.levers.support.command_options import flag_value, with_flag
 from hotlap.records import BatchChange, Instrument, LoaderFacts, ResizeBatches, ScriptFacts, Workload
 
 WAY_OUT = "If the script has an option for its batch size, name it: --batch-flag=--batch-size."
@@ -66,29 +67,6 @@ def _by_flag(workload: Workload, loaders: tuple[LoaderFacts, ...], samples_per_s
         instruments=lambda size: (),
         workload=lambda size: changed(size) if size != own else None,
     )
-
-
-def flag_value(arguments: tuple[str, ...], flag: str) -> str | None:
-    """The value of the option in the arguments, as ``--flag 8`` or ``--flag=8``; None if it is absent."""
-    for number, word in enumerate(arguments):
-        if word == flag:
-            return arguments[number + 1] if number + 1 < len(arguments) else ""
-        if word.startswith(f"{flag}="):
-            return word.partition("=")[2]
-    return None
-
-
-def with_flag(arguments: tuple[str, ...], flag: str, size: int) -> tuple[str, ...]:
-    """The arguments with the option set to a size, in the same form."""
-    words = list(arguments)
-    for number, word in enumerate(words):
-        if word == flag and number + 1 < len(words):
-            words[number + 1] = str(size)
-            return tuple(words)
-        if word.startswith(f"{flag}="):
-            words[number] = f"{flag}={size}"
-            return tuple(words)
-    return (*arguments, flag, str(size))
 
 
 def _iterable(loaders: tuple[LoaderFacts, ...]) -> bool:

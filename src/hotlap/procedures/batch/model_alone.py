@@ -1,6 +1,6 @@
 """Time the model alone at other batch sizes: samples per second and memory, with the first batch enlarged or reduced.
 
-Another batch size changes what is learned, so no plan contains one; the curve shows whether a change is worth
+Another batch size changes what is learned, so these are no candidates; the curve shows whether a change is worth
 considering.
 """
 

@@ -21,6 +21,7 @@ from hotlap.experiment.trials import Arm, Trials, ran_through
 from hotlap.levers.api import all_levers
 from hotlap.measure.trend import settled_growth
 from hotlap.procedures.batch import knee
+from hotlap.procedures.batch.advice import note_advice
 from hotlap.procedures.batch.changing import WAY_OUT, Changer, changer_of
 from hotlap.procedures.batch.model_alone import measure_batch_sizes
 from hotlap.procedures.batch.timing import REPLICATES, SizeTimer, is_scaled, samples_of
@@ -76,19 +77,32 @@ def search_batch(
 
 def _search(trials: Trials, draft: StudyDraft) -> None:
     machine, observation = begin(trials, draft, on_free_cores=True)
+    found = find_knee(trials, draft, machine, observation)
+    if found.rates and trials.options.batch.model_alone:
+        scales = [it.scale for it in found.rates if it.scale != 1 and not it.error]
+        draft.update(batch_rates=measure_batch_sizes(trials, draft, observation, machine, scales))
+    if found.knee and found.knee != found.own:
+        note_advice(trials, draft, observation, found.knee / found.own)
+    draft.close("finished")
+
+
+def find_knee(trials: Trials, draft: StudyDraft, machine: Machine, observation: Observation) -> BatchSearch:
+    """Search for the knee by the options of ``hotlap batch``; keep the study up to date. No lever is on."""
     choices = trials.options.batch
     changer = changer_of(trials.workload, observation.facts, observation.account.samples_per_step, choices.flag)
     blank = BatchSearch(flag=choices.flag, headroom=choices.headroom, tolerance=knee.TOLERANCE)
     if isinstance(changer, str):
-        draft.update(batch_search=msgspec.structs.replace(blank, obstacle=changer))
-    else:
-        blank = msgspec.structs.replace(blank, own=changer.own, changed_by=changer.changed_by)
-        search = _Search(trials, draft, observation, machine, changer, blank)
+        found = msgspec.structs.replace(blank, obstacle=changer)
+        draft.update(batch_search=found)
+        return found
+    blank = msgspec.structs.replace(blank, own=changer.own, changed_by=changer.changed_by)
+    interleaved = trials.interleaved
+    search = _Search(trials, draft, observation, machine, changer, blank)
+    try:
         search.run()
-        if choices.model_alone:
-            scales = [it.scale for it in search.rates if it.scale != 1 and not it.error]
-            draft.update(batch_rates=measure_batch_sizes(trials, draft, observation, machine, scales))
-    draft.close("finished")
+    finally:
+        trials.interleaved = interleaved
+    return search.found
 
 
 class _Search:
@@ -247,20 +261,23 @@ class _Search:
     def _arm(self, size: int) -> Arm:
         return Arm(workload=self._changer.workload(size), instruments=self._changer.instruments(size))
 
-    def _record(self) -> None:
+    @property
+    def found(self) -> BatchSearch:
+        """The result so far."""
         rates = self.rates
         found = knee.knee(rates)
         worked = knee.measured(rates)
-        self._draft.update(
-            batch_search=msgspec.structs.replace(
-                self._found,
-                rates=rates,
-                knee=found.batch_size if found is not None else 0,
-                bound_by=self._bound_by,
-                largest_fitting=worked[-1].batch_size if worked else 0,
-                launches=self._launches,
-            )
+        return msgspec.structs.replace(
+            self._found,
+            rates=rates,
+            knee=found.batch_size if found is not None else 0,
+            bound_by=self._bound_by,
+            largest_fitting=worked[-1].batch_size if worked else 0,
+            launches=self._launches,
         )
+
+    def _record(self) -> None:
+        self._draft.update(batch_search=self.found)
 
 
 def _sized(rate: BatchRate, size: int) -> BatchRate:

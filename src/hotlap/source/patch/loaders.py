@@ -9,7 +9,7 @@ from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, last_par
 from hotlap.source.patch.values import remove_argument, set_arguments
 
 # Positions of DataLoader's parameters that may be passed by position.
-_POSITIONS = {"num_workers": 5, "pin_memory": 7, "timeout": 9, "multiprocessing_context": 11}
+_POSITIONS = {"batch_size": 1, "num_workers": 5, "pin_memory": 7, "timeout": 9, "multiprocessing_context": 11}
 _USUAL_PREFETCH = 2
 
 
@@ -54,6 +54,8 @@ def _others(code: Code, sites: list[CallSite]) -> list[ast.Call]:
 def _present(loader: LoaderFacts, name: str) -> Value | None:
     """The loader's arguments, including defaults."""
     match name:
+        case "batch_size":
+            return loader.batch_size
         case "num_workers":
             return loader.workers
         case "pin_memory":
