@@ -224,7 +224,7 @@ def _entry(study: Study) -> Entry:
 
 
 def _against(study: Study) -> Against | None:
-    kept = attachment_of(Path(study.directory), CHECK, Check) if study.kind == "check" else None
+    kept = attachment_of(Path(study.directory), CHECK, Check) if study.check_verdict is not None else None
     return kept.against if kept is not None else None
 
 

@@ -48,7 +48,7 @@ def write_page(study: Study, path: Path, costs: Costs | None, plan_path: str) ->
 def write_report(study: Study, path: str | os.PathLike[str]) -> None:
     """Write the report for a program, which knows no prices. Raises :class:`HotlapError`, also for a foreign file."""
     check_place(Path(path))
-    write_page(study, Path(path), None)
+    write_page(study, Path(path), None, "")
 
 
 def check_place(path: Path) -> None:
