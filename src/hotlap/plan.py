@@ -31,9 +31,9 @@ import msgspec
 
 from hotlap import files
 from hotlap.errors import PlanError
-from hotlap.levers.api import Lever, Parameter, levers_of_any_work, validate
+from hotlap.levers.api import Lever, Parameter, find, levers_of_any_work, validate
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import Estimate, Move, Plan, RecordedGain, Setting
+from hotlap.records import Estimate, Move, NoSourceForm, Plan, RecordedGain, ScriptFacts, Setting
 
 FORMAT = 3
 """The written format. Older ones are read too: format 1 has other names for the values of the lever ``loader``, and
@@ -81,6 +81,19 @@ def describe(of: Setting) -> str:
     """The setting as text: ``loader (num_workers 4, pin_memory)``."""
     parts = [name if it is True else f"{name} {it}" for name, it in of.values if it is not False]
     return f"{of.lever} ({', '.join(parts)})" if parts else of.lever
+
+
+def has_source_form(plan: Plan, facts: ScriptFacts) -> bool:
+    """Whether any of its settings can be written into the source of such a script, as far as the levers know."""
+    return any(_has_source_form(it, facts) for it in plan.settings)
+
+
+def _has_source_form(of: Setting, facts: ScriptFacts) -> bool:
+    try:
+        validate(of)
+    except PlanError:  # of another version of hotlap
+        return False
+    return not all(isinstance(it, NoSourceForm) for it in find(of.lever).rewrite(facts, of))
 
 
 def to_toml(plan: Plan, *, torch_version: str = "", study: str = "", gain: RecordedGain | None = None) -> str:

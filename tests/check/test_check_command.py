@@ -66,7 +66,7 @@ def test_trials_are_isolated_as_requested() -> None:
 
 
 def test_passing(capsys: pytest.CaptureFixture[str], project: Path) -> None:
-    assert run(Pair(), *QUICK, "train.py", "--epochs", "1") == 0
+    assert run(Pair(), *QUICK, "--full", "train.py", "--epochs", "1") == 0
     out, err = capsys.readouterr()
     assert err == ""
     page = " ".join(out.split())
@@ -82,6 +82,18 @@ def test_passing(capsys: pytest.CaptureFixture[str], project: Path) -> None:
         assert piece in page
     assert sorted(it.name for it in project.iterdir()) == [".git", ".hotlap", "train.py"]
     assert [it.name for it in (project / ".hotlap").iterdir()] == ["check"]
+
+
+@pytest.mark.parametrize(("now", "word"), [(Effect(), "Passed"), (Effect(compute=1.3), "Failed")])
+def test_the_answer_fits_a_screen(
+    now: Effect, word: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run(Pair(now), *QUICK, "train.py", "--epochs", "1")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 24 and max(map(len, lines)) <= 80
+    assert lines[0].startswith("hotlap check  train.py --epochs 1") and lines[2] == f"{word}."
+    assert lines[-1].startswith("  hotlap report --full .hotlap/check/")
 
 
 def test_both_versions_are_what_they_were() -> None:

@@ -27,7 +27,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = training_trace().write(tmp_path / "trace.json.gz", deviceProperties=[{"id": 0, "name": "Some GPU"}])
-    assert main(["trace", str(path)]) == 0
+    assert main(["trace", "--full", str(path)]) == 0
     shown = capsys.readouterr().out
     assert "Device 0 (Some GPU)" in shown
     assert "waiting for the data loader" in shown
@@ -53,7 +53,7 @@ def test_a_folder_of_ranks_and_other_files(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "package.json").write_text('{"name": "no trace"}', encoding="utf-8")
     (tmp_path / "broken.json.gz").write_bytes(b"\x1f\x8b....")
     (tmp_path / "notes.txt").write_text("no", encoding="utf-8")
-    assert main(["trace", str(tmp_path)]) == 0
+    assert main(["trace", "--full", str(tmp_path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "rank 0 of 2" in shown
     assert "rank 1 of 2" in shown
@@ -79,7 +79,7 @@ def test_files_that_are_no_traces(
     path = tmp_path / "trace.json.gz" if text and text[:1] == b"\x1f" else tmp_path / "trace.json"
     if text is not None:
         path.write_bytes(text)
-    assert main(["trace", str(path)]) == 2
+    assert main(["trace", "--full", str(path)]) == 2
     complaint = capsys.readouterr().err
     assert says in complaint
     assert "Traceback" not in complaint
@@ -88,7 +88,7 @@ def test_files_that_are_no_traces(
 def test_a_folder_without_any_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.json", "b.json"):
         (tmp_path / name).write_text("[]", encoding="utf-8")
-    assert main(["trace", str(tmp_path)]) == 2
+    assert main(["trace", "--full", str(tmp_path)]) == 2
     assert "None of the folder's 2 JSON files" in capsys.readouterr().err
 
 
@@ -99,7 +99,7 @@ def test_control_characters_in_names_are_removed(tmp_path: Path, capsys: pytest.
         writer.launch(evil, index * 900, index * 900 + 700, 50)
         writer.host("operator", evil, index * 900 - 100, 300)
     path = writer.write(tmp_path / "trace.json", deviceProperties=[{"id": 0, "name": evil}])
-    assert main(["trace", str(path)]) == 0
+    assert main(["trace", "--full", str(path)]) == 0
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "\u202e" not in shown
@@ -118,7 +118,7 @@ def host_trace() -> TraceWriter:
 
 def test_a_trace_without_accelerator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = host_trace().write(tmp_path / "trace.json")
-    assert main(["trace", str(path)]) == 0
+    assert main(["trace", "--full", str(path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "no accelerator work" in shown
     assert "Largest loss: Python and the rest (40.0 us, 40 % of the time)." in shown
@@ -134,7 +134,7 @@ def test_a_trace_without_accelerator(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_trace_without_step_marks_names_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::mm", 5, 50)
-    assert main(["trace", str(writer.write(tmp_path / "trace.json"))]) == 0
+    assert main(["trace", "--full", str(writer.write(tmp_path / "trace.json"))]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "a profiler with a `schedule` marks them, at each `profiler.step()`" in shown
     assert "did not call" not in shown
@@ -147,7 +147,7 @@ def test_standard_input(
 ) -> None:
     piped = io.TextIOWrapper(io.BytesIO(pack(kineto_text(host_trace().events))))
     monkeypatch.setattr(sys, "stdin", piped)
-    assert main(["trace", "-"]) == 0
+    assert main(["trace", "--full", "-"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("standard input\n")
     assert "aten::mm" in shown
@@ -159,7 +159,7 @@ def test_a_terminal_as_standard_input_is_refused(
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", terminal)
-    assert main(["trace", "-"]) == 2
+    assert main(["trace", "--full", "-"]) == 2
     assert "Standard input is empty." in capsys.readouterr().err
 
 
@@ -167,7 +167,7 @@ def test_standard_input_that_is_not_a_trace(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"no trace")))
-    assert main(["trace", "-"]) == 2
+    assert main(["trace", "--full", "-"]) == 2
     complaint = capsys.readouterr().err
     assert "not JSON" in complaint and "standard input" in complaint
 
@@ -177,7 +177,7 @@ def test_a_file_name_that_is_not_text(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_bytes(training_trace().write(tmp_path / "trace.json").read_bytes())
     assert main(["trace", "--json", str(path)]) == 0
     assert json.loads(capsys.readouterr().out)["traces"][0]["facts"]["path"].endswith("caf\ufffd.json")
-    assert main(["trace", str(path)]) == 0
+    assert main(["trace", "--full", str(path)]) == 0
 
 
 def test_the_page_of_many_traces_is_bounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,7 +188,7 @@ def test_the_page_of_many_traces_is_bounded(tmp_path: Path, capsys: pytest.Captu
     for number in range(1, 60):
         (tmp_path / f"{number}.json").write_bytes(text)
     slow.write(tmp_path / "slow.json")
-    assert main(["trace", str(tmp_path)]) == 0
+    assert main(["trace", "--full", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "61 traces, of which this one's device was idle longest" in " ".join(shown.split())
     assert "slow.json" in shown
@@ -201,7 +201,7 @@ def test_many_files_that_are_no_traces_are_counted(tmp_path: Path, capsys: pytes
     training_trace().write(tmp_path / "trace.json")
     for number in range(66):
         (tmp_path / f"config-{number}.json").write_text('{"lr": 1}', encoding="utf-8")
-    assert main(["trace", str(tmp_path)]) == 0
+    assert main(["trace", "--full", str(tmp_path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "66 files: The file is JSON but no trace: it has no traceEvents. (config-0.json, config-1.json," in shown
     assert "config-9.json" not in shown
@@ -215,8 +215,8 @@ def test_files_of_a_study_are_ignored_silently(tmp_path: Path, capsys: pytest.Ca
         (tmp_path / name).write_text("{}", encoding="utf-8")
     (run / "evidence.json").write_text("{}", encoding="utf-8")
     training_trace().write(run / "window.json.gz")
-    assert main(["trace", str(tmp_path)]) == 0
+    assert main(["trace", "--full", str(tmp_path)]) == 0
     assert "Not read" not in capsys.readouterr().out
     (run / "window-1.json.gz").write_bytes(b"\x1f\x8b....")
-    assert main(["trace", str(tmp_path)]) == 0
+    assert main(["trace", "--full", str(tmp_path)]) == 0
     assert "window-1.json.gz" in capsys.readouterr().out

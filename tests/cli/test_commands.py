@@ -248,7 +248,7 @@ def test_profile_names_causes_and_writes_no_plan(work: Path, capsys: pytest.Capt
     assert main(["profile", "--budget", "1m", "--seed", "7", "train.py", "--epochs", "1"], engine=engine(search)) == 0
     out, err = capsys.readouterr()
     assert out.startswith("hotlap  train.py --epochs 1  48 s\n\n2 causes of lost time were found")
-    assert "loader-bound  train.py:12  46 % to 50 % of a step" in out
+    assert "A step of 212 ms waits 101 ms for its batch (train.py:12)." in out
     assert "hotlap tune --only channels-last,loader,sdpa-attention train.py --epochs 1" in out
     assert "running the unmodified script" in err
     assert search.options == Options(budget_seconds=60.0, seed=7)

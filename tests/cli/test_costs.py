@@ -54,7 +54,7 @@ def test_invalid_sample_counts_are_refused(text: str) -> None:
 
 
 def test_a_price_applies_when_a_report_is_shown(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "--price", "2.50EUR", "--samples", "90M", str(study)]) == 0
+    assert main(["report", "--full", "--price", "2.50EUR", "--samples", "90M", str(study)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     # 212 ms for 32 samples, and 3.65 times as fast.
     assert "A million samples cost 4.60 EUR before and 1.26 EUR (95 % interval 1.24 EUR to 1.29 EUR) after" in out
@@ -82,7 +82,7 @@ def test_an_epochs_option_before_the_script_is_refused(work: Path, capsys: pytes
 
 
 def test_without_a_price_the_break_even_is_shown(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(study)]) == 0
+    assert main(["report", "--full", str(study)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "This study took 10 min 12 s, earned back after" in out
     assert "million samples cost" not in out
@@ -110,7 +110,7 @@ def test_energy_is_reported_with_its_interval(work: Path, capsys: pytest.Capture
     verification = msgspec.structs.replace(fakes.FINISHED.verification, energy=energy)  # type: ignore[type-var]
     path = work / "study.json"
     path.write_text(study_json(msgspec.structs.replace(fakes.FINISHED, verification=verification)), encoding="utf-8")
-    assert main(["report", str(path)]) == 0
+    assert main(["report", "--full", str(path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "A sample takes 9.20 J before and 2.30 J after, which is 25 % of that (95 % interval 24 % to 26 %)" in out
 

@@ -54,7 +54,7 @@ def kept_study(root: Path, what: Study, profile: Profile | None = None) -> Path:
 
 
 def run(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(["diff", *words]) == 0
+    assert main(["diff", "--full", *words]) == 0
     return " ".join(capsys.readouterr().out.split())
 
 
@@ -166,7 +166,7 @@ def test_control_characters_in_names_are_removed(tmp_path: Path, capsys: pytest.
     writer.launch("\x1b[2J[red]evil[/red]\u202e", 3400, 3800, 150)
     evil = writer.write(tmp_path / "evil.json", deviceProperties=[{"id": 0, "name": "\x1b]0;title\x07GPU"}])
     plain = training_trace(steps=4).write(tmp_path / "plain.json")
-    assert main(["diff", str(plain), str(evil)]) == 0
+    assert main(["diff", "--full", str(plain), str(evil)]) == 0
     shown = capsys.readouterr().out
     assert "\x1b" not in shown and "\u202e" not in shown
     assert "[red]evil[/red]" in shown

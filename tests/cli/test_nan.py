@@ -87,7 +87,7 @@ class Answers(OneSlot):
 
 
 def hunt(answers: Answers, *options: str) -> int:
-    return main(["nan", *options, "train.py"], engine=Engine(executor=lambda directory, isolation: answers))
+    return main(["nan", "--full", *options, "train.py"], engine=Engine(executor=lambda directory, isolation: answers))
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> str:

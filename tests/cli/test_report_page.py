@@ -124,10 +124,16 @@ def test_other_files_are_left_alone(study: Path, work: Path, capsys: pytest.Capt
     assert main(["report", "--html", "train.py"]) == 2
     assert "not a report of hotlap" in capsys.readouterr().err
     assert (work / "train.py").read_bytes() == before
-    assert main(["report", "--html", str(study)]) == 2
+    assert main(["report", str(study), "--html", str(study)]) == 2
     assert "Name the study first" in capsys.readouterr().err
     assert main(["report", "--html", "no/such/folder.html"]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_study_may_follow_the_option(study: Path, work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--html", str(study)]) == 0
+    assert capsys.readouterr().out == "hotlap-report.html\n"
+    assert (work / "hotlap-report.html").exists()
 
 
 @pytest.mark.parametrize("answers", [True, False])

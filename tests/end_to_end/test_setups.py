@@ -424,7 +424,7 @@ def test_run_installs_a_lever_whatever_comes_first(tmp_path: Path, first: str) -
 def test_a_profile_leaves_the_checkpoint(tmp_path: Path, fenced: bool) -> None:
     project = make_project(tmp_path / "project", REPLACES_ITS_CHECKPOINT.replace("train()", "train(2000)"))
     before = {it: it.read_bytes() for it in project.rglob("*") if it.is_file()}
-    code, said = hotlap(project, "profile", "--budget", "20s", sys.executable, "train.py", fenced=fenced)
+    code, said = hotlap(project, "profile", "--full", "--budget", "20s", sys.executable, "train.py", fenced=fenced)
     assert code == 0, said
     assert {it: it.read_bytes() for it in before} == before
     assert {it.name for it in project.iterdir()} == {"train.py", "ckpt", ".hotlap"}

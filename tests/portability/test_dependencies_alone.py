@@ -34,7 +34,7 @@ for x, y in DataLoader(torch.load("data.pt"), batch_size=8):
 READING = {
     "lint": (("lint", "train.py"), 1, "HL201"),
     "rule": (("rule", "HL101"), 0, "HL101"),
-    "trace": (("trace", "trace.json"), 0, "aten::mm"),
+    "trace": (("trace", "--full", "trace.json"), 0, "aten::mm"),
     "report": (("report", STUDY), 0, "faster"),
     "findings": (("findings", "no-workers"), 0, "workers"),
     "levers": (("levers", "compile"), 0, "compiled into fused kernels"),

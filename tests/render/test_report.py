@@ -211,5 +211,5 @@ def test_the_answer_and_the_plan_are_repeated_at_the_end() -> None:
 def test_only_a_plan_that_can_be_written_into_the_source_offers_it(kind: StudyKind, into_source: bool) -> None:
     said = _printed(msgspec.structs.replace(fakes.FINISHED, kind=kind))
     assert ("hotlap patch" in said) is into_source
-    assert "hotlap report --html" in said
+    assert "hotlap report .hotlap/20260131-142501-337 --html" in said
     assert "hotlap patch" not in _printed(msgspec.structs.replace(fakes.INTERRUPTED, kind=kind)), "not verified yet"

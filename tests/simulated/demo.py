@@ -33,7 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m simulated.demo", description=__doc__)
     parser.add_argument("--device", default="a100", choices=sorted(it.stem for it in FOLDER.iterdir()))
     parser.add_argument("--build", type=Path, default=BUILD, help="where the compiled device is kept")
-    parser.add_argument("command", nargs="*", default=["profile"], help="hotlap's command and its options")
+    parser.add_argument("command", nargs="*", default=["profile", "--full"], help="hotlap's command and its options")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="simulated-") as folder:
         try:

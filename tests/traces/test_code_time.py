@@ -419,7 +419,7 @@ def test_backward_of_a_real_trace_goes_to_the_line_of_forward() -> None:
 
 
 def page(writer: TraceWriter, folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    assert main(["trace", *options, str(writer.write(folder / "trace.json"))]) == 0
+    assert main(["trace", "--full", *options, str(writer.write(folder / "trace.json"))]) == 0
     return capsys.readouterr().out
 
 

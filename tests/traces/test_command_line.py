@@ -27,7 +27,7 @@ def run(*words: str | Path, **variables: str) -> subprocess.CompletedProcess[str
 
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "120", "PYTHONWARNINGS": "error", **variables}
     return subprocess.run(
-        [sys.executable, "-m", "hotlap", "trace", *map(str, words)],
+        [sys.executable, "-m", "hotlap", "trace", "--full", *map(str, words)],
         env=environment, capture_output=True, text=True, timeout=120, preexec_fn=limited, check=False,
     )  # fmt: skip
 

@@ -34,7 +34,7 @@ def ranks(folder: Path) -> Path:
 
 
 def shown(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(["trace", str(path)]) == 0
+    assert main(["trace", "--full", str(path)]) == 0
     return " ".join(capsys.readouterr().out.split())
 
 

@@ -246,7 +246,7 @@ def test_unrecorded_replays_and_traces_without_graphs(tmp_path: Path) -> None:
 
 
 def page(writer: TraceWriter, folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    assert main(["trace", *options, str(writer.write(folder / "trace.json"))]) == 0
+    assert main(["trace", "--full", *options, str(writer.write(folder / "trace.json"))]) == 0
     return capsys.readouterr().out
 
 

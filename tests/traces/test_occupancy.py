@@ -150,7 +150,7 @@ def test_enough_or_unknown_blocks_and_collectives_are_no_cause(
 
 def test_the_page_and_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(with_grid(training_trace(), blocks=0.25, warps=1.0, occupancy=2).write(tmp_path / "trace.json"))
-    assert main(["trace", path]) == 0
+    assert main(["trace", "--full", path]) == 0
     page = capsys.readouterr().out
     table = page[page.index("\nKernels\n") :]
     assert "occupancy  blocks/SM" in table
@@ -162,7 +162,7 @@ def test_the_page_and_the_document(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_the_page_omits_columns_of_unrecorded_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", str(training_trace().write(tmp_path / "trace.json"))]) == 0
+    assert main(["trace", "--full", str(training_trace().write(tmp_path / "trace.json"))]) == 0
     page = capsys.readouterr().out
     assert "occupancy" not in page
     assert "blocks/SM" not in page

@@ -250,7 +250,7 @@ def test_two_devices_have_twice_the_peak(tmp_path: Path) -> None:
 
 def test_on_the_page_and_in_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = training().write(tmp_path / "trace.json", deviceProperties=[{"id": 0, "name": V100}])
-    assert main(["trace", str(path)]) == 0
+    assert main(["trace", "--full", str(path)]) == 0
     page = " ".join(capsys.readouterr().out.split())
     assert "Floating-point operations 805 MFLOP per step" in page
     assert "0.06 % of the dense peak that the manufacturer publishes (MFU): 125 TFLOP/s in float16." in page

@@ -188,7 +188,7 @@ def test_a_trace_of_the_host_alone(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [it["rule"] for it in found["findings"]] == ["loader-bound", "python-overhead", "dominant-operator"]
     assert [it["share"]["value"] for it in found["findings"][:2]] == pytest.approx([0.5, 0.2])
     assert found["conclusion"]["limit"] == "data_loader"
-    assert main(["trace", str(path)]) == 0
+    assert main(["trace", "--full", str(path)]) == 0
     shown = capsys.readouterr().out
     assert shown.index("Operators, by") < shown.index("Main causes, and what to do")
     assert "num_workers" in shown
@@ -197,7 +197,7 @@ def test_a_trace_of_the_host_alone(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_host_trace_without_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::conv2d", 0, 100)
-    assert main(["trace", str(writer.write(tmp_path / "trace.json"))]) == 0
+    assert main(["trace", "--full", str(writer.write(tmp_path / "trace.json"))]) == 0
     assert "aten::conv2d, takes 100 % of their time." in capsys.readouterr().out
 
 
@@ -212,7 +212,7 @@ def test_ranks_of_one_run_name_the_straggler(tmp_path: Path, capsys: pytest.Capt
     assert main(["trace", "--json", str(tmp_path)]) == 0
     together = json.loads(capsys.readouterr().out)["verdict_of_ranks"]
     assert "straggler" in [it["rule"] for it in together["findings"]]
-    assert main(["trace", str(tmp_path)]) == 0
+    assert main(["trace", "--full", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "(the ranks together)" in shown
     assert "what only rank 1 does" in " ".join(shown.split())
@@ -262,7 +262,7 @@ def test_products_without_consistent_sizes_are_left_out(tmp_path: Path) -> None:
 def test_the_products_are_listed_before_the_causes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = busy_with("gemm", **PRODUCT, **{"Input type": ["c10::Half", "c10::Half"]})
     path = writer.write(tmp_path / "trace.json", deviceProperties=device("Tesla V100-SXM2-32GB", (7, 0)))
-    assert main(["trace", str(path)]) == 0
+    assert main(["trace", "--full", str(path)]) == 0
     page = capsys.readouterr().out
     shown = " ".join(page.split())
     assert page.index("Matrix products, by their sizes") < page.index("Main causes, and what to do")

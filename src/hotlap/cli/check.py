@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hotlap import api
 from hotlap.cli import screen
+from hotlap.cli.answers import add_full_options, show_answer
 from hotlap.cli.arguments import Parser
 from hotlap.cli.options import (
     add_comparison_options,
@@ -20,7 +21,7 @@ from hotlap.errors import UsageError
 from hotlap.procedures.check import find_against
 from hotlap.procedures.check.kept import check_and_keep
 from hotlap.records import Against, Check, CheckVerdict, Workload
-from hotlap.render.check import check_report
+from hotlap.render.check import check_report, check_summary
 from hotlap.render.check_files import check_junit, check_markdown
 from hotlap.render.live import LiveView
 
@@ -80,6 +81,7 @@ def _add_output_options(made: Parser) -> None:
     group.add_argument(
         "--study", type=Path, default=api.STUDIES, metavar="DIR", help="store studies in this folder (default: .hotlap)"
     )
+    add_full_options(group)
     group.add_argument("--json", action="store_true", help="print one JSON document")
     group.add_argument("--show-output", action="store_true", help="show what the script prints in each trial")
     made.add_debug()
@@ -120,7 +122,7 @@ def _show(choices: argparse.Namespace, found: Check) -> None:
     if choices.json:
         screen.document("check", found)
     else:
-        screen.show(check_report(found))
+        show_answer(choices, lambda: check_summary(found), lambda: check_report(found))
     if choices.markdown is not None:
         _write(choices.markdown, check_markdown(found), "a")
     if choices.junit is not None:

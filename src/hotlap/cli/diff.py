@@ -9,6 +9,7 @@ import msgspec
 
 from hotlap import api
 from hotlap.cli import screen
+from hotlap.cli.answers import add_full_options, show_answer
 from hotlap.cli.arguments import Parser
 from hotlap.cli.trace import read_all
 from hotlap.compare import Side, difference, side_of_study, side_of_traces
@@ -17,7 +18,7 @@ from hotlap.errors import StudyError, TraceError, UsageError
 from hotlap.experiment.profiled_launch import ATTACHMENT
 from hotlap.files import open_regular
 from hotlap.records import Study
-from hotlap.render.diff import diff_report
+from hotlap.render.diff import diff_report, diff_summary
 from hotlap.study import JOURNAL, attachment_of
 from hotlap.traces import Breakdown, HostTime, OperatorRow, host_time, operators, read_trace
 
@@ -44,6 +45,7 @@ def parser() -> Parser:
     made = Parser("hotlap diff", _DESCRIPTION, _EXAMPLES, usage="hotlap diff [options] BEFORE AFTER")
     made.add_argument("before", type=Path, metavar="BEFORE", help="a trace, a folder of traces, or a study")
     made.add_argument("after", type=Path, metavar="AFTER", help="another one")
+    add_full_options(made)
     made.add_argument("--json", action="store_true", help="print one JSON document")
     made.add_debug()
     return made
@@ -65,7 +67,8 @@ def main(words: list[str], engine: api.Engine) -> int:
     if choices.json:
         screen.document("diff", found)
     else:
-        screen.show(diff_report(found))
+        sides = str(choices.before), str(choices.after)
+        show_answer(choices, lambda: diff_summary(found, *sides), lambda: diff_report(found))
     return 0
 
 

@@ -6,10 +6,12 @@ from functools import partial
 
 from hotlap import api
 from hotlap.cli import arguments, screen
+from hotlap.cli.answers import add_full_options, show_answer
 from hotlap.cli.arguments import Parser
 from hotlap.cli.options import add_isolation_options, parsed
 from hotlap.procedures.numbers_hunt import HuntOptions, hunt
 from hotlap.render.nan import nan_report
+from hotlap.render.nan_summary import nan_summary
 from hotlap.trial.owned_folder import owned_folder
 
 FOUND = 1
@@ -64,6 +66,7 @@ def parser() -> Parser:
             flag, type=arguments.seconds, default=default, metavar="TIME", help=f"{what} (default: {default / 60:g}m)"
         )
     add_isolation_options(made)
+    add_full_options(made)
     made.add_argument("--json", action="store_true", help="print one JSON document")
     made.add_argument("--show-output", action="store_true", help="show what the script prints")
     made.add_debug()
@@ -89,7 +92,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     if choices.json:
         screen.document("nan", found)
     else:
-        screen.show(nan_report(found))
+        show_answer(choices, lambda: nan_summary(found), lambda: nan_report(found))
     return FOUND if found.noticed is not None else 0
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from hotlap import api
 from hotlap.cli import arguments
+from hotlap.cli.answers import add_full_options
 from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import add_cost_options
 from hotlap.cli.goals import objective_from
@@ -212,6 +213,7 @@ def add_output_options(parser: Parser, *, plan_out: str = "", plan: bool = True)
     group.add_argument(
         "--study", type=Path, default=api.STUDIES, metavar="DIR", help="store studies in this folder (default: .hotlap)"
     )
+    add_full_options(group)
     group.add_argument("--json", action="store_true", help="print one JSON document instead of the report")
     group.add_argument("--show-output", action="store_true", help="show what the script prints in each trial")
     add_cost_options(parser)

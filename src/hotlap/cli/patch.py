@@ -13,10 +13,12 @@ from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.named import named_study
 from hotlap.cli.options import add_comparison_options, add_isolation_options, add_limit_options, comparison_options_from
+from hotlap.cli.plans import plan_of
 from hotlap.cli.trust import add_trust_option, approval
 from hotlap.cli.watching import watched
 from hotlap.cli.workload import workload_from
 from hotlap.records import Patch, Study
+from hotlap.render import text
 from hotlap.render.patch import patch_summary, patch_text
 
 DONE, REFUSED = 0, 1
@@ -74,9 +76,9 @@ def main(words: list[str], engine: api.Engine) -> int:
     found = named_study(choices.study, "plan")
     patch = patch_of(found)
     if choices.check:
-        return _checked(patch, as_json=choices.json)
+        return _checked(found, patch, as_json=choices.json)
     if not patch.files:
-        screen.note(_why_nothing(patch), always=True)
+        screen.note(_why_nothing(found, patch), always=True)
         return REFUSED
     if not choices.no_proof:
         patch = _proved(choices, found, patch, command, engine)
@@ -92,20 +94,32 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
     return words[:end], words[end + 1 :]
 
 
-def _checked(patch: Patch, *, as_json: bool) -> int:
+def _checked(found: Study, patch: Patch, *, as_json: bool) -> int:
     if as_json:
         _print_json(patch)
     elif patch.files:
         screen.say(f"The patch applies: {', '.join(it.lever for it in patch.written)}.")
     else:
-        screen.say(_why_nothing(patch))
+        screen.say(_why_nothing(found, patch))
     return DONE if patch.files else REFUSED
 
 
-def _why_nothing(patch: Patch) -> str:
+def _why_nothing(found: Study, patch: Patch) -> str:
+    """Why there is no diff, and what to do instead."""
     if patch.written and not patch.left_out:
         return "The script already contains all of this; there is nothing to write."
-    return " ".join(["Nothing can be written.", *(f"{it.setting.lever}: {it.reason}" for it in patch.left_out)])
+    plan_path = plan_of(found)
+    way = f"`hotlap run --plan {plan_path} {text.command(found.workload)}` trains with"
+    if not plan_path:
+        way = f"`{text.of_study('hotlap report --plan-out hotlap.toml', found.directory)}` writes the plan, and "
+        way += f"`hotlap run {text.command(found.workload)}` trains with"
+    reasons: dict[str, list[str]] = {}
+    for it in patch.left_out:
+        reasons.setdefault(it.reason, []).append(it.setting.lever)
+    why = " ".join(f"{text.listed(levers)}: {text.sentence(reason)}" for reason, levers in reasons.items())
+    which, them = ("No lever of this plan", "them") if len(patch.left_out) > 1 else ("This plan's lever", "it")
+    can = "can" if len(patch.left_out) > 1 else "cannot"
+    return f"{which} {can} be written into the source; {way} {them} and changes no file. Why: {why}"
 
 
 # -- proof ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hotlap import api
 from hotlap.cli import screen
+from hotlap.cli.answers import add_full_options, show_answer
 from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import add_cost_options, costs_of
 from hotlap.cli.named import named_study
@@ -15,6 +16,7 @@ from hotlap.errors import StudyError, UsageError
 from hotlap.records import Costs, Study
 from hotlap.render.json import study_json
 from hotlap.render.markdown import markdown_report
+from hotlap.render.summary import summary
 from hotlap.render.terminal import report
 
 _DESCRIPTION = "Shows a study again, by default the last one. Nothing is measured."
@@ -24,7 +26,9 @@ PAGE = Path("hotlap-report.html")
 
 _EXAMPLES = """\
 examples:
-  hotlap report
+  hotlap report                                the answer on one screen
+  hotlap report --full .hotlap/20260131-142501-337
+                                               the whole report, through the pager
   hotlap report --json .hotlap/20260131-142501-337
   hotlap report --html --open                  a page to look at and to pass on
   hotlap report .hotlap/lab --html lab.html    of another study, into that file
@@ -38,6 +42,7 @@ def parser() -> Parser:
     made = Parser("hotlap report", _DESCRIPTION, _EXAMPLES, usage="hotlap report [options] [STUDY]")
     made.add_argument("study", nargs="?", type=Path, default=api.STUDIES, help="a study, or a folder of studies")
     shape = made.add_mutually_exclusive_group()
+    add_full_options(made)
     shape.add_argument("--json", action="store_true", help="print the study as one JSON document")
     shape.add_argument("--markdown", action="store_true", help="print it as Markdown, for a pull request")
     shape.add_argument(
@@ -56,6 +61,8 @@ def main(words: list[str], engine: api.Engine) -> int:
     choices = parser().parse_args(words)
     if choices.open and (choices.json or choices.markdown):
         raise UsageError("--open works only with the HTML report.", remedy="Omit --json and --markdown.")
+    if choices.html is not None and choices.html.is_dir() and choices.study == api.STUDIES:
+        choices.study, choices.html = choices.html, PAGE  # `--html STUDY`: no page can be written over a folder
     if choices.html is not None or choices.open:
         from hotlap.cli.page import check_place
 
@@ -74,7 +81,12 @@ def main(words: list[str], engine: api.Engine) -> int:
     elif choices.html is not None or choices.open:
         _page(found, choices.html or PAGE, costs, plan_of(found, plan_path), show=choices.open)
     else:
-        screen.show(report(found, plan_path=plan_of(found, plan_path), costs=costs))
+        shown_plan = plan_of(found, plan_path)
+        show_answer(
+            choices,
+            lambda: summary(found, plan_path=shown_plan, costs=costs),
+            lambda: report(found, plan_path=shown_plan, costs=costs),
+        )
     return 0
 
 

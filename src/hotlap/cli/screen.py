@@ -42,6 +42,14 @@ def show(what: RenderableType) -> None:
     out().print(what)
 
 
+def drawn(what: RenderableType) -> str:
+    """Draw a report as :func:`show` would print it."""
+    console = out()
+    with console.capture() as captured:
+        console.print(what)
+    return captured.get()
+
+
 def redraws(console: Console) -> bool:
     """Return whether the terminal can redraw lines, whatever its colour settings."""
     stream = console.file

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hotlap import api
 from hotlap.cli import screen
+from hotlap.cli.answers import show_answer
 from hotlap.cli.costs import costs_of
 from hotlap.cli.trust import approval, only
 from hotlap.errors import ScriptError, StudyError
@@ -17,6 +18,7 @@ from hotlap.records import Completed, Crashed, Study, Workload
 from hotlap.render import text
 from hotlap.render.json import study_json
 from hotlap.render.live import LiveView
+from hotlap.render.summary import summary
 from hotlap.render.terminal import report
 from hotlap.study import opening_of
 
@@ -94,7 +96,11 @@ def _show(found: Study, choices: argparse.Namespace, *, plan_path: str) -> None:
     if choices.json:
         screen.say(study_json(found, costs))
     else:
-        screen.show(report(found, plan_path=plan_path, costs=costs))
+        show_answer(
+            choices,
+            lambda: summary(found, plan_path=plan_path, costs=costs),
+            lambda: report(found, plan_path=plan_path, costs=costs),
+        )
 
 
 def _show_failure(found: Study, choices: argparse.Namespace) -> None:

@@ -13,10 +13,14 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from hotlap.cli import screen
+from hotlap.cli.answers import add_full_options
 from hotlap.cli.arguments import Parser, whole
+from hotlap.cli.pager import show_long
 from hotlap.diagnose.trace_verdict import TraceVerdict, verdict_of, verdict_of_ranks
 from hotlap.errors import TraceError, UsageError
+from hotlap.render.brief import brief_text
 from hotlap.render.trace import ROWS_SHOWN, traces_report
+from hotlap.render.trace_summary import trace_summary
 from hotlap.study.layout import JOURNAL
 from hotlap.traces import (
     Attribution,
@@ -48,7 +52,8 @@ examples:
   hotlap trace trace.json.gz
   hotlap trace runs/profile              every trace of a folder, for example one a rank
   ssh host cat trace.json | hotlap trace -
-  hotlap trace --rows 40 trace.json.gz   more kernels, modules and source lines
+  hotlap trace --full trace.json.gz      every table, through the pager
+  hotlap trace --full --rows 40 trace.json.gz   more kernels, modules and source lines
   hotlap trace --json trace.json         one JSON document; times are seconds"""
 
 _STANDARD_INPUT = "-"
@@ -86,6 +91,7 @@ def parser() -> Parser:
     made.add_argument(
         "--instances", action="store_true", help="one row per instance of a module instead of one per class"
     )
+    add_full_options(made)
     made.add_argument("--json", action="store_true", help="print one JSON document")
     made.add_debug()
     return made
@@ -115,13 +121,16 @@ def main(words: list[str], engine: object = None) -> int:
             "skipped": [{"path": path, "reason": why} for path, why in skipped],
         }
         screen.document("trace", document)
+    elif not choices.full:
+        brief = trace_summary(str(choices.path), breakdowns, skipped, verdicts, together)
+        screen.say(brief_text(brief, screen.paper()))
     else:
         verdicts += [together] if together is not None else []
         paper = screen.paper()
         page = traces_report(
             breakdowns, skipped, comparison, paper, verdicts=verdicts, rows=choices.rows, arrivals=arrivals
         )
-        screen.say(page)
+        show_long(page, paged=not (choices.no_pager or choices.quiet))
     return 0
 
 

@@ -11,6 +11,8 @@ from rich.text import Text
 
 from hotlap.records import Against, Check, CheckVerdict
 from hotlap.render import text
+from hotlap.render.blocks import Tone
+from hotlap.render.brief import Brief, Next, Row
 from hotlap.render.comparison import how_measured
 from hotlap.render.layout import Trimmed, paragraphs
 from hotlap.render.presentable import presentable
@@ -19,6 +21,8 @@ WORDS: dict[CheckVerdict, str] = {"passed": "Passed", "failed": "Failed", "incon
 STYLES: dict[CheckVerdict, str] = {"passed": "bold green", "failed": "bold red", "inconclusive": "bold yellow"}
 
 _WIDEST = 110
+_KEPT = "Kept for `hotlap history` in"
+_TONES: dict[CheckVerdict, Tone] = {"passed": "good", "failed": "bad", "inconclusive": "neutral"}
 
 
 def check_report(found: Check) -> RenderableType:
@@ -35,6 +39,34 @@ def check_report(found: Check) -> RenderableType:
         *paragraphs(details(found)),
     ]
     return Trimmed(Constrain(Group(*pieces), _WIDEST))
+
+
+def check_summary(found: Check) -> Brief:
+    """The check on one screen."""
+    found = presentable(found, found.workload.directory)
+    parts = tuple(
+        Row(name.capitalize(), (said if verdict is None else f"{WORDS[verdict]}. {said}",), most=4, least=2)
+        for name, verdict, said in verdicts(found)
+    )
+    warnings = tuple(text.sentence(it) for it in found.warnings)
+    rest = [it for it in details(found) if it not in warnings and not it.startswith(_KEPT)]
+    commands = [Next(f"hotlap check --full {text.command(found.workload)}", "again, with the whole report")]
+    if found.directory:
+        commands = [
+            Next("hotlap history", "earlier checks of this project"),
+            Next(text.of_study("hotlap report --full", found.directory), "the whole report"),
+        ]
+    return Brief(
+        top=f"hotlap check  {text.command(found.workload)}  {text.clock(found.spent_seconds)}",
+        tone=_TONES[found.verdict],
+        sentence=f"{WORDS[found.verdict]}.",
+        rows=(
+            *parts,
+            Row("Trust", tuple(rest), most=6, least=3),
+            Row("Warnings" if len(warnings) > 1 else "Warning", warnings, is_list=True, style="yellow"),
+        ),
+        commands=tuple(commands),
+    )
 
 
 def details(found: Check) -> list[str]:
@@ -54,7 +86,7 @@ def details(found: Check) -> list[str]:
         lines.append(f"Measured on {text.one_line(where)}.")
     lines += [text.sentence(it) for it in found.warnings]
     if found.directory:
-        lines.append(f"Kept for `hotlap history` in {text.one_line(found.directory)}")
+        lines.append(f"{_KEPT} {text.one_line(found.directory)}")
     return lines
 
 

@@ -15,6 +15,8 @@ from rich.text import Text
 from hotlap.compare.records import Difference, DiffRow, DiffTable, FindingChange, Reason, SideSummary, Table, Verdict
 from hotlap.records import PHASES, CallSite, Finding, Plan
 from hotlap.render import text
+from hotlap.render.blocks import Tone
+from hotlap.render.brief import Brief, Next, Row
 from hotlap.render.event_names import event_name, event_names
 from hotlap.render.layout import Trimmed, indented, open_table, paragraphs, shifted
 from hotlap.render.presentable import shown
@@ -62,6 +64,9 @@ _WORDS: dict[Verdict, tuple[str, str]] = {
     "no-clear-change": ("no clear change", "bold yellow"),
     "not-comparable": ("not comparable", "bold yellow"),
 }
+_TONES: dict[Verdict, Tone] = {
+    "slower": "bad", "faster": "good", "no-clear-change": "neutral", "not-comparable": "neutral"
+}  # fmt: skip
 _CHANGES = {
     "appeared": ("new", "bold red"),
     "vanished": ("gone", "bold green"),
@@ -85,6 +90,33 @@ def diff_report(found: Difference) -> RenderableType:
     for title, body in _sections(found):
         pieces += [Text(), Text(title, style="bold"), body]
     return Trimmed(Constrain(Group(*pieces), WIDEST))
+
+
+def diff_summary(found: Difference, before: str, after: str) -> Brief:
+    """The comparison on one screen; ``before`` and ``after`` are the sides as they were given."""
+    sides = " ".join(text.shell_word(shown(it)) for it in (before, after))
+    new = [it for it in found.findings if it.change in ("appeared", "costs-more") and it.after is not None]
+    commands = [Next(f"hotlap findings {text.shell_word(new[0].rule)}", "explains what is new")] if new else []
+    return Brief(
+        top=f"hotlap diff  {_path(found.before)}  {_path(found.after)}",
+        tone=_TONES[found.verdict],
+        sentence=f"{_lengths(found)}: {_WORDS[found.verdict][0]}.",
+        details=tuple(filter(None, (_spread(found),))),
+        rows=(
+            Row("Why", tuple(_why(found)), is_list=True, most=6, least=2),
+            Row("Findings", tuple(map(_change_words, found.findings)), is_list=True, most=6, least=2),
+            Row("Plans", tuple(_plans(found)), is_list=True, most=4, least=2),
+            Row("Warning", tuple(text.sentence(it) for it in found.warnings), is_list=True, style="yellow"),
+        ),
+        commands=(*commands, Next(f"hotlap diff --full {sides}", "every table")),
+    )
+
+
+def _change_words(it: FindingChange) -> str:
+    found = it.after or it.before
+    title = text.one_line(found.title if found else it.rule)
+    place = _place(found)
+    return f"{_CHANGES[it.change][0]}: {title}{f' ({place})' if place else ''}"
 
 
 def _sections(found: Difference) -> Iterator[tuple[str, RenderableType]]:
@@ -129,15 +161,24 @@ def _about(side: SideSummary) -> str:
 
 def _headline(found: Difference) -> RenderableType:
     word, style = _WORDS[found.verdict]
+    line = Text(f"{_lengths(found)}: ").append(f"{word}.", style=style)
+    spread = _spread(found)
+    return Group(line, indented(spread, style="dim")) if spread else line
+
+
+def _lengths(found: Difference) -> str:
     step = found.step
     what = {"step": "A step", "trace": "The whole trace"}[found.per]
     lengths = f"{what} took {text.duration(step.before_seconds)}, and now takes {text.duration(step.after_seconds)}"
     relative = f" ({_signed_share(step.change_seconds / step.before_seconds)})" if step.before_seconds else ""
-    line = Text(f"{lengths}{relative}: ").append(f"{word}.", style=style)
+    return f"{lengths}{relative}"
+
+
+def _spread(found: Difference) -> str:
     if found.change is None or found.change.low == found.change.high:
-        return line
+        return ""
     spread = f"{_signed_share(found.change.low)} to {_signed_share(found.change.high)}"
-    return Group(line, indented(f"95 % interval by how these steps vary: {spread}", style="dim"))
+    return f"95 % interval by how these steps vary: {spread}"
 
 
 def _why(found: Difference) -> Iterator[str]:

@@ -14,7 +14,8 @@ from typing import NamedTuple, TypeAlias
 from hotlap.render.parts import Part, cells, swatch
 
 _CODES = {
-    "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "magenta": "35", "bold red": "1;31"
+    "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36",
+    "bold red": "1;31", "bold green": "1;32", "bold yellow": "1;33",
 }  # fmt: skip
 _BETWEEN_COLUMNS = "  "
 _NARROWEST_FOLDED = 10

@@ -40,38 +40,52 @@ def nan_report(hunt: NumbersHunt) -> RenderableType:
 
 
 def _nothing(hunt: NumbersHunt) -> Iterator[RenderableType]:
+    sentence, *details = finite_words(hunt)
+    yield Text(sentence, style="bold green")
+    yield from paragraphs(details)
+
+
+def finite_words(hunt: NumbersHunt) -> Iterator[str]:
+    """That everything was finite, over how many steps, and why the check ended."""
     steps = text.count(hunt.finite_steps, "step")
-    yield Text(f"Everything was finite for {steps}: losses, gradients and weights.", style="bold green")
+    yield f"Everything was finite for {steps}: losses, gradients and weights."
     unread = hunt.finite_steps - hunt.losses_read
     if unread > 0:
-        yield from paragraphs([f"In {unread} of them the loss could not be read; gradients and weights could."])
+        yield f"In {unread} of them the loss could not be read; gradients and weights could."
     why = "The script ended by itself." if isinstance(hunt.ending, Completed) else "The limit was reached."
-    yield from paragraphs([f"{why} It took {text.clock(hunt.wall_seconds)}, with seed {hunt.seed}."])
+    yield f"{why} It took {text.clock(hunt.wall_seconds)}, with seed {hunt.seed}."
 
 
 def _found(hunt: NumbersHunt, noticed: BadNumber) -> Iterator[RenderableType]:
-    yield Text(_headline(noticed), style="bold red")
-    repeated = hunt.repeated
-    if repeated is None:
-        yield from paragraphs(_not_repeated(hunt, noticed), style="")
-    else:
-        if (repeated.step, repeated.noticed_in) != (noticed.step, noticed.noticed_in):
-            yield from paragraphs([f"The run that checks differed. {_headline(repeated)}"], style="")
-        yield from _explained(repeated, hunt.workload.directory)
+    yield Text(noticed_words(noticed), style="bold red")
+    yield from paragraphs(repeated_words(hunt), style="")
+    if hunt.repeated is not None:
+        yield from _explained(hunt.repeated, hunt.workload.directory)
     yield Text()
-    yield from paragraphs(_method(hunt))
+    yield from paragraphs(method(hunt))
+
+
+def repeated_words(hunt: NumbersHunt) -> Iterator[str]:
+    """How the run that checks every operation differed from the first one; nothing if it did not."""
+    noticed, repeated = hunt.noticed, hunt.repeated
+    if noticed is None:
+        return
+    if repeated is None:
+        yield from _not_repeated(hunt, noticed)
+    elif (repeated.step, repeated.noticed_in) != (noticed.step, noticed.noticed_in):
+        yield f"The run that checks differed. {noticed_words(repeated)}"
 
 
 def _explained(bad: BadNumber, directory: str) -> Iterator[RenderableType]:
     """The origin: a sentence, facts, what happened before and after it, and what to do."""
     origin = bad.origin
     if origin is None:
-        yield from paragraphs([_UNSEEN], style="")
+        yield from paragraphs([origin_words(bad)], style="")
         return
-    yield Text(_origin_sentence(origin), style="bold")
+    yield Text(origin_words(bad), style="bold")
     yield Text()
-    yield _table(_facts(origin, bad.step, directory))
-    for sentence in _chain(bad, directory):
+    yield _table(fact_rows(origin, bad.step, directory))
+    for sentence in chain(bad, directory):
         yield from (Text(), *paragraphs([sentence], style=""))
     todo = advice(bad)
     if todo:
@@ -83,7 +97,8 @@ def _explained(bad: BadNumber, directory: str) -> Iterator[RenderableType]:
 # ---------------------------------------------------------------------------------------------
 
 
-def _headline(bad: BadNumber) -> str:
+def noticed_words(bad: BadNumber) -> str:
+    """In which step what was not finite."""
     number = "NaN" if bad.nan else "infinite"
     step = f"In step {bad.step + 1}"
     name = f" of {text.one_line(bad.name)}" if bad.name else ""
@@ -96,6 +111,11 @@ def _headline(bad: BadNumber) -> str:
             return f"{step} the weights{name} were {number} after the update."
         case "script":
             return f"{step} the script read a number that was {number}, and ended."
+
+
+def origin_words(bad: BadNumber) -> str:
+    """The operation that made the number, or that none was seen."""
+    return _origin_sentence(bad.origin) if bad.origin is not None else _UNSEEN
 
 
 def _origin_sentence(origin: NumberOrigin) -> str:
@@ -151,7 +171,8 @@ def _not_repeated(hunt: NumbersHunt, noticed: BadNumber) -> Iterator[str]:
         )
 
 
-def _method(hunt: NumbersHunt) -> Iterator[str]:
+def method(hunt: NumbersHunt) -> Iterator[str]:
+    """How the figures were obtained."""
     start = f"step {hunt.checked_from + 1}" if hunt.checked_from else "the script's first line"
     yield (
         f"Steps count from 1, rows from 0. The first run had {text.count(hunt.finite_steps, 'step')} in which all was "
@@ -175,7 +196,8 @@ def _table(facts: Iterator[tuple[str, str]]) -> RenderableType:
     return table
 
 
-def _facts(origin: NumberOrigin, step: int, directory: str) -> Iterator[tuple[str, str]]:
+def fact_rows(origin: NumberOrigin, step: int, directory: str) -> Iterator[tuple[str, str]]:
+    """Names and facts: the line, the layer, and what the tensors held; an empty name continues the one above."""
     yield "forward line" if origin.autograd_node else "line", _place(origin.site, directory) or "not in your code"
     if origin.site is not None and origin.site.what:
         yield "", f"  {text.one_line(origin.site.what, limit=160)}"
@@ -210,7 +232,7 @@ def _rows(it: NumberRange) -> str:
     return f"{'row' if len(it.rows) == 1 else 'rows'} {', '.join(map(str, it.rows))}{more}"
 
 
-def _chain(bad: BadNumber, directory: str) -> Iterator[str]:
+def chain(bad: BadNumber, directory: str) -> Iterator[str]:
     """What happened after and before the origin: what turned its infinity into NaN, and what the script wrote."""
     after, before = bad.first_nan, bad.written
     if bad.replaced is not None and bad.overflow is not None:

@@ -98,7 +98,7 @@ def traces_report(
     lines: list[str] = []
     shown_here = {it.facts.path for it in breakdowns} | {""}
     if len(breakdowns) > _PAGES_SHOWN:
-        most = max(breakdowns, key=_idle)
+        most = max(breakdowns, key=most_idle)
         title = f"{len(breakdowns)} traces, of which this one's device was idle longest"
         if not most.devices:
             title = f"{len(breakdowns)} traces, of which this is the first"
@@ -118,7 +118,8 @@ def traces_report(
     return "\n".join(lines).rstrip("\n")
 
 
-def _idle(breakdown: Breakdown) -> int:
+def most_idle(breakdown: Breakdown) -> int:
+    """The idle nanoseconds of all devices, by which traces are ordered."""
     return sum(it.time.idle_nanoseconds for it in breakdown.devices)
 
 
@@ -157,7 +158,7 @@ def _trace(breakdown: Breakdown, paper: Paper, rows: int) -> Iterator[str]:
     if not breakdown.devices:
         found = conclusion_of(breakdown)
         if found is not None:
-            yield from paragraph(_conclusion(found, of="host"), paper, indent=2)
+            yield from paragraph(conclusion_sentence(found, of="host"), paper, indent=2)
         tables = [
             *([("Steps", _steps(breakdown.steps))] if breakdown.steps else []),
             *host_tables(breakdown, rows=rows),
@@ -188,7 +189,8 @@ def _coverage(breakdown: Breakdown) -> str:
     )
 
 
-def _conclusion(found: Conclusion, *, of: str = "device") -> str:
+def conclusion_sentence(found: Conclusion, *, of: str = "device") -> str:
+    """The largest loss, or that there is none."""
     amount = f"{text.length(found.nanoseconds)}, {text.share(found.share)} of the time"
     if found.limit != "compute":
         return f"Largest loss: {LIMITS[found.limit]} ({amount})."
@@ -205,7 +207,7 @@ def _device(device: DeviceBreakdown, paper: Paper, rows: int, *, unreliable: boo
     title = f"Device {device.device}{name}: {window} from its first to its last event"
     yield from paragraph(title, paper, style="bold")
     if not unreliable:
-        yield from paragraph(_conclusion(device_conclusion(device)), paper, indent=2)
+        yield from paragraph(conclusion_sentence(device_conclusion(device)), paper, indent=2)
     yield from _account(device.time, paper)
     tables = {
         "Why it was idle": _causes(device) if device.idle.causes else None,
@@ -320,7 +322,7 @@ def _overview(breakdowns: Sequence[Breakdown]) -> Table:
     table = Table("trace", ">rank", ">device", ">window", *shares, "largest cause of idle time")
     listed = breakdowns
     if len(breakdowns) > _TRACES_SHOWN:
-        listed = sorted(breakdowns, key=_idle, reverse=True)[:_TRACES_SHOWN]
+        listed = sorted(breakdowns, key=most_idle, reverse=True)[:_TRACES_SHOWN]
         table.about = f"the {_TRACES_SHOWN} of {len(breakdowns):,} whose devices were idle longest"
     files = file_names([it.facts.path for it in listed], _LONGEST_FILE)
     for it in listed:

@@ -17,7 +17,7 @@ from hotlap.render.trace_work import work_lines
 _SHOWN = 5
 _PRODUCTS_SHOWN = 8
 _OVERLAP = "Shares overlap where one cause leads to another."
-_NOTHING = "No cause of slowness is seen in this trace."
+NOTHING = "No cause of slowness is seen in this trace."
 _TO_DO = ("\u2192", "->")
 _LABELS = {"wrong-numbers": "wrong numbers", "risk": "risk", "hint": "hint"}
 
@@ -63,7 +63,7 @@ def _verdict(verdict: TraceVerdict, paper: Paper, *, named: bool) -> Iterator[st
     of = f" ({'; '.join(remarks)})" if remarks else ""
     yield from paragraph(f"Main causes, and what to do{of}", paper, style="bold")
     if not verdict.findings:
-        yield from paragraph(_NOTHING, paper, indent=2)
+        yield from paragraph(NOTHING, paper, indent=2)
     for number, it in enumerate(verdict.findings[:_SHOWN], 1):
         yield from _finding(number, it, paper)
     rest = verdict.findings[_SHOWN:]
@@ -74,8 +74,13 @@ def _verdict(verdict: TraceVerdict, paper: Paper, *, named: bool) -> Iterator[st
         yield from paragraph(_OVERLAP, paper, indent=2, style="dim")
 
 
+def cost_label(it: Finding) -> str:
+    """The share that a cause costs, or its kind."""
+    return text.cost(it.share) if it.kind == "cost" else _LABELS[it.kind]
+
+
 def _finding(number: int, it: Finding, paper: Paper) -> Iterator[str]:
-    label = text.cost(it.share) if it.kind == "cost" else _LABELS[it.kind]
+    label = cost_label(it)
     yield from paragraph(f"{number}. {shown(text.one_line(it.title))}", paper, indent=2, style="bold")
     site = f" at {shown(text.one_line(it.site.file))}:{it.site.line}" if it.site and it.site.file else ""
     yield from paragraph(f"{it.rule}: {label}{site}", paper, indent=5, style="dim")

@@ -14,6 +14,7 @@ from functools import cache
 from hotlap.history import Entry
 from hotlap.records import Study, StudyKind
 from hotlap.render.blocks import Fact, Tone
+from hotlap.render.brief import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +41,17 @@ class Presenter:
 
     ``headline`` is the answer of a study whose script did not fail, ``what_was_done`` explains how it was obtained, for
     readers without knowledge of hotlap, and ``result`` is the row of ``hotlap history``. ``facts`` are additional
-    figures for the first screen of a page. ``next_commands`` are commands to run next, with their purpose; the path is
-    that of the plan, or empty. ``sides`` names the baseline and the candidate of the study's comparison, and
-    ``shows_gain`` says whether its speedup is the gain of a plan, and ``goes_into_source`` whether
-    ``hotlap patch`` can write that plan into the script.
+    figures for the first screen of a page, and ``summary_rows`` additional rows of the summary on a terminal.
+    ``next_commands`` are commands to run next, with their purpose; the path is that of the plan, or empty. ``sides``
+    names the baseline and the candidate of the study's comparison, and ``shows_gain`` says whether its speedup is the
+    gain of a plan, and ``goes_into_source`` whether ``hotlap patch`` can write that plan into the script.
     """
 
     headline: Callable[[Study], Headline]
     what_was_done: Callable[[Study], str]
     result: Callable[[Entry], str]
     facts: Callable[[Study], Iterable[Fact]] = _nothing
+    summary_rows: Callable[[Study], Iterable[Row]] = _nothing
     next_commands: Callable[[Study, str], Iterable[tuple[str, str]]] = _nothing
     sides: Callable[[Study], tuple[str, str]] = _before_and_after
     shows_gain: bool = False

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from hotlap.history import Entry
 from hotlap.records import Study
 from hotlap.render import text
-from hotlap.render.batch_search import knee_sentence
+from hotlap.render.batch_search import knee_sentence, search_rows
 from hotlap.render.blocks import Fact
+from hotlap.render.brief import Row
 from hotlap.render.kinds.api import Headline
 from hotlap.render.step_words import step_words
 
@@ -50,10 +51,25 @@ def facts(study: Study) -> Iterator[Fact]:
         yield Fact("Largest that fits", str(search.largest_fitting))
 
 
+def summary_rows(study: Study) -> Iterator[Row]:
+    """A line for each size."""
+    rows = search_rows(study)
+    if rows:
+        yield Row("Sizes", tuple(map(_size, rows)), is_list=True, most=9, least=4)
+
+
+def _size(row: tuple[str, ...]) -> str:
+    size, rate, ratio, interval, peak, words = row
+    if not rate:
+        return f"{size}: {words}"
+    parts = [f"{rate} samples per second", f"{ratio} ({interval})" if ratio else "", f"peak {peak}" if peak else ""]
+    return f"{size}: {', '.join(filter(None, (*parts, words)))}"
+
+
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     """A search for levers at the script's own batch size."""
     if study.status == "finished":
-        yield f"hotlap tune {text.command(study.workload)}", "makes the script faster at its own batch size"
+        yield f"hotlap tune {text.command(study.workload)}", "tries levers at its own batch size"
 
 
 def result(entry: Entry) -> str:

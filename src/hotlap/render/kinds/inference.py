@@ -21,6 +21,7 @@ from hotlap.records import (
     Study,
 )
 from hotlap.render import text
+from hotlap.render.brief import Row
 from hotlap.render.comparison import how_measured, ratio_words
 from hotlap.render.disturbance import next_to_headline
 from hotlap.render.kinds import search
@@ -79,6 +80,17 @@ def _costs(comparison: Comparison) -> Iterator[str]:
     extra = comparison.extra_startup_seconds
     if extra is not None and extra.low > 0:
         yield f"Its start and warm-up take {text.duration(extra.value)} longer."
+    yield from _latencies(comparison)
+
+
+def summary_rows(study: Study) -> Iterator[Row]:
+    """The percentiles of calls, unmodified and recommended."""
+    measured = gain.comparison_of_plan(study)
+    if measured is not None:
+        yield Row("Latency", tuple(_latencies(measured)), is_list=True, most=4, least=2)
+
+
+def _latencies(comparison: Comparison) -> Iterator[str]:
     for name, found in (("Unmodified", comparison.baseline_latency), ("Recommended", comparison.candidate_latency)):
         if found is not None and found.percentiles:
             levels = (
@@ -145,5 +157,5 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         words = ("hotlap infer", *option_words(study.objective), *_level(study), text.command(study.workload))
         yield " ".join(words), "tries again without a limit of time"
     if study.plan.settings and study.status == "finished":
-        yield text.of_study("hotlap export artefact", study.directory), "the recommended form as files to deploy"
-    yield text.of_study("hotlap report --json", study.directory), "every figure of this study"
+        yield text.of_study("hotlap export artefact", study.directory), "files to deploy"
+    yield text.of_study("hotlap report --json", study.directory), "every figure"

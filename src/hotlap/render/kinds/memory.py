@@ -8,8 +8,16 @@ from hotlap.history import Entry
 from hotlap.records import Study
 from hotlap.render import text
 from hotlap.render.blocks import Fact
+from hotlap.render.brief import Row
 from hotlap.render.kinds.api import Headline
-from hotlap.render.memory import estimate_sentence, growth_sentences, peak_sentence
+from hotlap.render.memory import (
+    estimate_rows,
+    estimate_sentence,
+    growth_sentences,
+    kind_rows,
+    module_rows,
+    peak_sentence,
+)
 
 
 def headline(study: Study) -> Headline:
@@ -48,11 +56,37 @@ def facts(study: Study) -> Iterator[Fact]:
         yield Fact("Growth per step", text.size(growth) if growth else "none")
 
 
+_MODULES_SHOWN = 3
+
+
+def summary_rows(study: Study) -> Iterator[Row]:
+    """The kinds of memory at the peak and the largest modules; or a line for each estimate."""
+    if study.memory_estimate is not None:
+        items = tuple(_estimate(*row) for row in estimate_rows(study.memory_estimate))
+        yield Row("Estimates", items, is_list=True, most=9, least=4)
+    elif study.memory is not None:
+        *kinds, _ = kind_rows(study.memory)
+        shown = [f"{name} {size} ({share})" for name, size, share, _ in kinds if size != text.size(0)]
+        yield Row("At peak", (", ".join(shown) + ".",))
+        modules = [f"{name}: {_of_module(row)}" for name, *row in module_rows(study.memory)[:_MODULES_SHOWN]]
+        yield Row("Modules", tuple(modules), is_list=True, most=3)
+
+
+def _estimate(size: str, levers: str, peak: str, fits: str) -> str:
+    words = {"yes": ", fits", "no": ", does not fit"}.get(fits, f" {fits}" if fits else "")
+    return f"batch size {size or 'unknown'}, {levers}: {peak}{words}"
+
+
+def _of_module(row: list[str]) -> str:
+    names = ("activations", "gradients", "optimizer state")
+    return ", ".join(f"{name} {size}" for name, size in zip(names, row, strict=True) if size)
+
+
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     """Searches for the batch size and for levers that save memory."""
     if study.status == "finished":
         yield f"hotlap batch {text.command(study.workload)}", "finds what batch size fits and pays"
-        yield f"hotlap tune --goal memory {text.command(study.workload)}", "tries the levers that save memory"
+        yield f"hotlap tune --goal memory {text.command(study.workload)}", "tries levers that save it"
 
 
 def result(entry: Entry) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotlap.history import Entry
-from hotlap.records import Study
+from hotlap.records import Finding, Study
 from hotlap.render import text
 from hotlap.render.blocks import Fact
+from hotlap.render.brief import NO_BREAK, Row
 from hotlap.render.disturbance import in_sentence, on_threads_left, while_busy
+from hotlap.render.findings import label, place
 from hotlap.render.kinds.api import Headline
 from hotlap.render.run_account import bound_sentence
 from hotlap.render.step_words import step_words
@@ -64,6 +66,22 @@ def facts(study: Study) -> Iterator[Fact]:
     yield Fact("Causes found", str(len(study.findings)))
 
 
+_FINDINGS_SHOWN = 4
+
+
+def summary_rows(study: Study) -> Iterator[Row]:
+    """The costliest findings: what each costs, its line, and what to do."""
+    items = tuple(_finding(it, study) for it in study.findings)
+    yield Row("Findings", items, is_list=True, most_items=_FINDINGS_SHOWN, most=14, least=3)
+
+
+def _finding(it: Finding, study: Study) -> str:
+    where = place(it, study.workload.directory)
+    title = text.sentence(it.title)
+    title = f"{title.removesuffix('.')} ({where})." if where else title
+    return f"{label(it).replace(' ', NO_BREAK)}  {title} {text.sentence(it.remedy)}".rstrip()
+
+
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     """The levers that address the findings, and their explanations."""
     if study.status == "script-failed":
@@ -73,13 +91,13 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         yield f"hotlap profile {text.command(study.workload)}", "starts again"
     elif levers:
         only = ("--only", ",".join(levers))
-        yield f"hotlap tune {text.command(study.workload, *only)}", "tries the levers that address these findings"
+        yield f"hotlap tune {text.command(study.workload, *only)}", "tries the levers for these findings"
     else:
         yield f"hotlap tune {text.command(study.workload)}", "tries every lever that could gain here"
     if study.findings:
         yield f"hotlap findings {text.shell_word(study.findings[0].rule)}", "explains the first finding"
     if study.trace_path:
-        purpose = "shows where the profiled steps spent their time; https://ui.perfetto.dev draws the same file"
+        purpose = "the time of the profiled steps; ui.perfetto.dev draws the same file"
         yield f"hotlap trace {text.shell_word(study.trace_path)}", purpose
 
 

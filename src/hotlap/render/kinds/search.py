@@ -257,12 +257,15 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         return
     if study.plan.settings and plan_path:
         command = f"hotlap run {text.command(study.workload, '--plan', plan_path)}"
-        yield command, "runs it with the levers that were kept"
+        yield command, "trains with the plan"
     elif study.plan.settings:
         yield (
             text.of_study("hotlap report --plan-out hotlap.toml", study.directory),
-            "writes the plan of the kept levers",
+            "writes the plan",
         )
+    measured = comparison_of_plan(study)
+    if study.status == "finished" and measured is not None and _is_open(measured.speed):
+        yield _again(study, ""), "tries again; a quiet machine helps"
     if study.status in ("interrupted", "running"):
         yield _resuming(study), "continues where this ended"
     elif study.status == "quick-look":
@@ -271,6 +274,13 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     elif study.status == "out-of-budget":
         budget = _budget_words(study.needed_seconds or 2 * (study.budget_seconds or _USUAL_BUDGET_SECONDS))
         yield _again(study, budget), "looks further"
+    if not study.plan.settings and study.findings:
+        yield f"hotlap findings {text.shell_word(study.findings[0].rule)}", "explains the costliest cause"
+
+
+def _is_open(speed: SpeedComparison) -> bool:
+    """Whether another try may decide what this one could not."""
+    return not speed.baseline_agrees or speed.verdict == "inconclusive"
 
 
 def _again(study: Study, budget: str) -> str:

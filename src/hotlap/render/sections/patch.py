@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hotlap import plan
-from hotlap.records import Study
+from hotlap.records import ScriptFacts, Study
 from hotlap.render import markup, text
 from hotlap.render.blocks import Paragraph
 from hotlap.render.html.parts import Command, Lead, PageBlock, Verbatim
@@ -49,8 +49,9 @@ def page(material: Material) -> Section[PageBlock]:
 
 
 def patch_command(study: Study) -> str:
-    """The command that writes the plan into the source; empty where there is nothing to write."""
-    if not study.plan.settings or not presenter_of(study.kind).goes_into_source:
+    """The command that writes the plan into the source; empty where nothing of it can be written."""
+    facts = study.baseline.facts if study.baseline is not None else ScriptFacts()
+    if not presenter_of(study.kind).goes_into_source or not plan.has_source_form(study.plan, facts):
         return ""
     return text.of_study("hotlap patch", study.directory)
 
