@@ -2,7 +2,8 @@
 
 Levers that need a process of their own come first, since they affect the others: a slow loader hides a faster model. On
 top of the promising ones, all levers that a process can switch take turns in one launch, first each by itself and then
-together.
+together. Where the budget is too short for all that and a process can switch the lever that answers the main finding,
+those levers come first, and the others are left to be tried one by one.
 """
 
 from __future__ import annotations
@@ -59,15 +60,30 @@ def plan_of(parts: Sequence[Part]) -> Plan:
 
 
 def compose(
-    trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], after: After, *, noise: float
+    trials: Trials,
+    draft: StudyDraft,
+    prospects: Sequence[Prospect],
+    after: After,
+    *,
+    noise: float,
+    switched_first: bool = False,
 ) -> Composition:
     """Choose the levers that promise to make the script faster together.
 
     A lever that a launch shows to be useless or harmful is decided in the draft; ``noise`` is the noise of one
-    replicate, as a share.
+    replicate, as a share. ``switched_first``: levers that a process can switch are measured first, and the others only
+    if none of those is promising.
     """
     may_switch = trials.has_one_process
     switched, launched = split(prospects) if may_switch else ([], list(prospects))
+    if switched_first and switched:
+        found = screen(trials, draft, plans_of.EMPTY, switched, noise=noise, again=True)
+        added, not_added = _combined(trials, draft, plans_of.EMPTY, found)
+        if added:
+            waiting = {it.lever.name: [Screened(setting) for setting in it.settings] for it in launched}
+            return Composition(tuple(added), {**not_added, **waiting})
+        rest = compose(trials, draft, launched, lambda plan, run: (), noise=noise)
+        return Composition(rest.parts, {**rest.left, **not_added})
     hopeful = screen(trials, draft, plans_of.EMPTY, launched, noise=noise, again=True) if launched else {}
     parts, left = _one_on_top_of_another(trials, draft, launched, hopeful, noise)
     base = plan_of(parts)

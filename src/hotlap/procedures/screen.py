@@ -346,9 +346,10 @@ def _next_screening(
     """The next screening, and its settings. A process that switches cannot measure memory: its peak is that of all."""
     together = [it for it in waiting if it in switchable]
     if together and trials.options.goal.is_of_speed and trials.has_one_process:
-        screening = affordable_screening(trials, screenings_in_one_launch(trials, incumbent, together))
-        if screening is not None:
-            return screening, together
+        for count in range(len(together), 0, -1):  # as many as the time allows, the most promising ones
+            screening = affordable_screening(trials, screenings_in_one_launch(trials, incumbent, together[:count]))
+            if screening is not None:
+                return screening, together[:count]
     screening = affordable_screening(trials, screenings(trials, incumbent, waiting))
     return screening, waiting[: screening.settings] if screening is not None else ()
 

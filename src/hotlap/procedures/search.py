@@ -18,7 +18,7 @@ from hotlap import plan as plans_of
 from hotlap.diagnose.profile import Profile
 from hotlap.experiment.ceilings import measure_ceilings, note_bounds, situation_with
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
-from hotlap.experiment.findings import note_findings
+from hotlap.experiment.findings import note_findings, precedence
 from hotlap.experiment.observe import account_of
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.profiled_launch import take_profile
@@ -43,7 +43,7 @@ from hotlap.procedures.budget import (
 from hotlap.procedures.compose import compose
 from hotlap.procedures.forecast import forecast
 from hotlap.procedures.ladder import Ladder
-from hotlap.procedures.screen import Hopeful, Prospect, Screened, noise_of_a_replicate
+from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, noise_of_a_replicate
 from hotlap.procedures.together import Settled, Together
 from hotlap.procedures.verdicts import little_in_first_measurements, quick_look_text, why_given_up
 from hotlap.procedures.verify import Verification, can_verify, verification_cost, verify
@@ -218,9 +218,18 @@ class Search(Ladder):
     def _try_at_once(self, prospects: Sequence[Prospect]) -> Hopeful:
         self._tried_at_once = True
         noise = noise_of_a_replicate(self._noise)
-        self._draft.report("screening", forecast(self._trials, self._prover, prospects).text)
+        expected = forecast(self._trials, self._prover, prospects)
+        self._draft.report("screening", expected.text)
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)  # no trial comes before the verification
-        found = compose(self._trials, self._draft, prospects, self._prospects_after, noise=noise)
+        is_short = not self._trials.fits(expected.screening_seconds)
+        found = compose(
+            self._trials,
+            self._draft,
+            prospects,
+            self._prospects_after,
+            noise=noise,
+            switched_first=is_short and self._can_switch_the_main_answer(prospects),
+        )
         if not found.parts:
             self._situation = self._baseline_situation
             return found.left
@@ -234,6 +243,12 @@ class Search(Ladder):
         self._draft.decide_all(settled.outcomes)
         decided = {it.lever for it in settled.outcomes}
         return {it.lever: list(it.choices) for it in found.parts if it.lever not in decided} | found.left
+
+    def _can_switch_the_main_answer(self, prospects: Sequence[Prospect]) -> bool:
+        """Whether the lever that answers the costliest finding is one that a process can switch."""
+        first = prospects[0]
+        answers = any(precedence(self._findings, first.lever.name))
+        return answers and any(can_switch(first.lever, it) for it in first.settings)
 
     def _prospects_after(self, plan: Plan, run: Run) -> Sequence[Prospect]:
         """The levers worth screening on top of this plan."""

@@ -1,0 +1,100 @@
+"""In a short budget the lever that answers the main finding is measured before levers that answer none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
+
+from hotlap.diagnose.api import Rule
+from hotlap.diagnose.shares import exactly
+from hotlap.experiment.options import Options
+from hotlap.levers.api import Lever
+from hotlap.levers.support.switching import Switch
+from hotlap.plan import setting
+from hotlap.procedures.search import tune
+from hotlap.records import Finding, Kept, Replicate, Study, TurnRequest
+
+EFFECTS = {setting("mixed-precision"): Effect(compute=0.6), setting("huge-pages"): Effect(compute=0.97)}
+
+
+class Recording(FakeExecutor):
+    """Records which levers each replicate compared."""
+
+    def __init__(self, script: FakeScript, seed: int) -> None:
+        super().__init__(script, seed=seed)
+        self.compared: list[set[str]] = []
+
+    def take_turns(self, request: TurnRequest) -> Replicate:
+        self.compared.append({it.lever for arm in request.arms for it in arm.plan.settings})
+        return super().take_turns(request)
+
+
+def switchable(name: str, *choices: str) -> Lever:
+    def switch(hooks: object, setting: object) -> Switch:
+        raise AssertionError("a fake executor switches nothing")
+
+    return replace(lever(name, *choices), switch=switch)
+
+
+LEVERS = named(
+    lever("allocator", proof="exact"),
+    switchable("threads", "1", "2"),
+    lever("garbage-collection", proof="exact"),
+    lever("huge-pages", proof="exact"),
+    switchable("mixed-precision"),
+)
+
+
+def search(
+    monkeypatch: pytest.MonkeyPatch, *, answers: Sequence[str], startup: float, minutes: float, seed: int = 0
+) -> tuple[Study, Recording]:
+    def finds(profile: object) -> list[Finding]:
+        return [Finding(rule="slow", share=exactly(0.6), title="Matrix products are slow.", levers=tuple(answers))]
+
+    rules = {"slow": Rule("slow", "slow", "slow", "compute", (), finds, {}, {}, ("account",))}  # type: ignore[arg-type]
+    monkeypatch.setattr(sys.modules["hotlap.diagnose.rank"], "all_rules", lambda: rules)
+    executor = Recording(FakeScript(effects=EFFECTS, startup_seconds=startup), seed)
+    options = Options(budget_seconds=60 * minutes)
+    return tune(WORKLOAD, options, executor, levers=LEVERS, clock=executor.clock), executor
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_answers_the_main_finding_is_proved_before_the_budget_ends(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    study, executor = search(monkeypatch, answers=("mixed-precision",), startup=5.0, minutes=4, seed=seed)
+    assert "mixed-precision" in executor.compared[0]
+    (outcome,) = [it for it in study.outcomes if it.lever == "mixed-precision"]
+    assert isinstance(outcome.verdict, Kept)
+    assert [it.lever for it in study.plan.settings] == ["mixed-precision"]
+
+
+@pytest.mark.parametrize("minutes", [2, 3, 4, 6])
+def test_it_comes_first_however_slowly_the_script_starts(monkeypatch: pytest.MonkeyPatch, minutes: float) -> None:
+    _, executor = search(monkeypatch, answers=("mixed-precision",), startup=30.0, minutes=minutes)
+    assert "mixed-precision" in executor.compared[0]
+    assert not {"huge-pages", "allocator", "garbage-collection"} & executor.compared[0]
+
+
+def test_with_enough_time_levers_that_need_a_launch_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They affect what the others show: a slow loader hides a faster model."""
+    study, executor = search(monkeypatch, answers=("mixed-precision",), startup=5.0, minutes=20)
+    assert executor.compared[0] == {"allocator", "garbage-collection", "huge-pages"}
+    assert [it.lever for it in study.plan.settings] == ["mixed-precision"]
+
+
+def test_a_finding_that_a_launch_answers_keeps_that_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, executor = search(monkeypatch, answers=("huge-pages",), startup=5.0, minutes=4)
+    assert "huge-pages" in executor.compared[0] and "mixed-precision" not in executor.compared[0]
+
+
+def test_where_none_of_the_first_is_promising_the_others_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EFFECTS, setting("mixed-precision"), Effect(compute=1.2))
+    _, executor = search(monkeypatch, answers=("mixed-precision",), startup=5.0, minutes=4)
+    assert "mixed-precision" in executor.compared[0]
+    assert any({"allocator", "garbage-collection", "huge-pages"} & it for it in executor.compared[1:])
