@@ -28,9 +28,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "redact": {"records"},
     # Words for both measuring and reporting.
     "wording": {"records"},
-    "levers": GROUND,
+    # Where allocators are installed: a fact of the machine, and what a lever preloads.
+    "allocators": set(),
+    "levers": GROUND | {"allocators"},
     "plan": GROUND | {"levers"},
-    "machine": GROUND,
+    "machine": GROUND | {"allocators"},
     # The verdict of a comparison on an objective.
     "objective": {"records"},
     # The gain of a study's plan, for its cost.

@@ -47,6 +47,7 @@ EXPECTED = {
     "huge-pages",
     "loader",
     "matmul-precision",
+    "memory-allocator",
     "mixed-precision",
     "optimizer-in-backward",
     "sdpa-attention",
@@ -87,7 +88,13 @@ CPU = Situation(
             ),
         ),
     ),
-    machine=Machine(cores=2, physical_cores=2, native_dtypes=("float32", "bfloat16"), shared_memory_bytes=1 << 30),
+    machine=Machine(
+        cores=2,
+        physical_cores=2,
+        native_dtypes=("float32", "bfloat16"),
+        shared_memory_bytes=1 << 30,
+        allocators=("jemalloc", "tcmalloc"),
+    ),
     account=ACCOUNT,
 )
 GPU = Situation(

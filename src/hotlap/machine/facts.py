@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from hotlap import allocators
 from hotlap.machine import control_groups, isolation, processor
 from hotlap.machine.accelerators import accelerators
 from hotlap.machine.doctor import advice
@@ -33,6 +34,7 @@ _VARIABLES = (
     "CUDA_LAUNCH_BLOCKING",
     "CUDA_VISIBLE_DEVICES",
     "GLIBC_TUNABLES",
+    "LD_PRELOAD",
     "MKL_NUM_THREADS",
     "NVIDIA_TF32_OVERRIDE",
     "OMP_NUM_THREADS",
@@ -66,6 +68,7 @@ def machine_facts(root: Path = Path("/"), *, environment: Mapping[str, str] | No
         transparent_huge_pages=_transparent_huge_pages(root),
         kernel_settings=tuple(isolation.kernel_settings(root)),
         container=isolation.container(root, variables),
+        allocators=tuple(allocators.installed(root)),
         environment=tuple((name, variables[name]) for name in _VARIABLES if name in variables),
     )
     return _with_warnings(machine)

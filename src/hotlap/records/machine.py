@@ -127,6 +127,7 @@ class Machine(Record, frozen=True, kw_only=True):
     ``container`` is what runs the container that this is (``docker``, ``kubernetes``), empty outside of one.
     ``suspends_devices`` says that device memory of a process that waits can be moved to the host.
     ``protection`` is how trials are isolated (None where none was prepared).
+    ``allocators`` are those that are installed and can be preloaded in place of the C library's.
     """
 
     processor: str = ""
@@ -148,3 +149,4 @@ class Machine(Record, frozen=True, kw_only=True):
     container: str = ""
     protection: Protection | None = None
     suspends_devices: bool = False
+    allocators: tuple[str, ...] = ()
