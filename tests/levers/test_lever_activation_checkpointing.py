@@ -16,10 +16,20 @@ from hotlap.levers.memory import activation_checkpointing
 from hotlap.levers.memory.activation_checkpointing import candidates, obstacle, rewrite
 from hotlap.levers.support.blocks import repeated_blocks
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import BlockFacts, ModelFacts, ModelStatement, NoSourceForm, ScriptFacts, Situation
+from hotlap.records import (
+    BlockCost,
+    BlockFacts,
+    ModelFacts,
+    ModelStatement,
+    NoSourceForm,
+    PhaseAccount,
+    ScriptFacts,
+    Situation,
+)
 
 ALL = make_setting("activation-checkpointing", share="all")
 HALF = make_setting("activation-checkpointing", share="half")
+CHOSEN = make_setting("activation-checkpointing", share="chosen", blocks="1,2,3")
 
 
 class Block(nn.Module):
@@ -81,7 +91,7 @@ def saved_bytes(model: nn.Module, inputs: torch.Tensor) -> int:
 
 
 @pytest.mark.parametrize("autocast", [False, True], ids=["float32", "autocast"])
-@pytest.mark.parametrize("setting", [ALL, HALF], ids=["all", "half"])
+@pytest.mark.parametrize("setting", [ALL, HALF, CHOSEN], ids=["all", "half", "chosen"])
 def test_losses_and_weights_are_the_same_to_the_last_bit_with_dropout(driver, setting, autocast: bool) -> None:
     torch.manual_seed(0)
     plain = Net()
@@ -93,7 +103,8 @@ def test_losses_and_weights_are_the_same_to_the_last_bit_with_dropout(driver, se
     assert found[1].keys() == expected[1].keys()
     assert all(torch.equal(found[1][name], value) for name, value in expected[1].items())
     assert [it.runs for it in plain.blocks] == [3] * 4
-    assert [it.runs for it in changed.blocks] == ([6] * 4 if setting is ALL else [6, 3, 6, 3])
+    recomputed = {ALL: [6] * 4, HALF: [6, 3, 6, 3], CHOSEN: [3, 6, 6, 6]}
+    assert [it.runs for it in changed.blocks] == recomputed[setting]
 
 
 def test_a_forward_pass_holds_less_than_a_step(driver) -> None:
@@ -233,3 +244,38 @@ def test_what_cannot_be_written_is_refused_with_a_reason() -> None:
     facts = situation().facts
     two = msgspec.structs.replace(facts, models=(*facts.models, *facts.models))
     assert isinstance(rewrite(two, ALL)[0], NoSourceForm)
+
+
+def measured(*bytes_of_blocks: int, slowdown: float | None = 1.1, compiled: bool = False) -> Situation:
+    blocks = BlockFacts(kind="Block", count=len(bytes_of_blocks), place=".blocks")
+    return Situation(
+        facts=ScriptFacts(models=(ModelFacts(kind="Net", parameters=1, blocks=blocks, compiled=compiled),)),
+        account=PhaseAccount(wall=1.0),
+        block_costs=tuple(BlockCost(forward_seconds=0.05, saved_bytes=it) for it in bytes_of_blocks),
+        most_slowdown=slowdown,
+    )
+
+
+def test_the_blocks_that_fit_the_allowed_slowdown_are_chosen_by_their_costs() -> None:
+    (setting,) = candidates(measured(10, 40, 20, 30))
+    assert dict(setting.values) == {"share": "chosen", "blocks": "1,3"}
+    (change,) = rewrite(measured(10, 40).facts, setting)
+    assert isinstance(change, ModelStatement)
+    assert change.code.startswith("for repeated in [_.blocks[number] for number in (1,3,)]:")
+
+
+def test_where_all_blocks_fit_or_nothing_was_measured_the_usual_settings_are_tried() -> None:
+    usual = candidates(measured(10, 40, slowdown=None))
+    assert [dict(it.values)["share"] for it in usual] == ["all", "half"]
+    assert candidates(measured(10, 40, slowdown=1.5)) == usual
+    assert [dict(it.values)["share"] for it in candidates(measured(10, 40, slowdown=1.01))] == ["half"]
+
+
+def test_of_a_compiled_model_the_compiler_chooses() -> None:
+    settings = candidates(measured(10, 40, compiled=True))
+    assert [dict(it.values) for it in settings] == [
+        {"share": "compiler", "memory_budget": 50},
+        {"share": "compiler", "memory_budget": 20},
+    ]
+    (change,) = rewrite(measured(10, 40, compiled=True).facts, settings[0])
+    assert isinstance(change, NoSourceForm) and "activation_memory_budget = 0.5" in change.reason

@@ -1,4 +1,4 @@
-"""Launches that watch what is learned: the held-out loss, and the noise of gradients."""
+"""Launches that measure more than time: the held-out loss, the noise of gradients, the costs of blocks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hotlap.records import (
     Assignment,
     Instrument,
     LaunchRequest,
+    MeasureBlocks,
     MeasureGradientNoise,
     Plan,
     Run,
@@ -52,8 +53,8 @@ for epoch in range(100):
 
 
 def launch(folder: Path, *instruments: Instrument, steps: int, clip: str = "", plan: Plan = plans_of.EMPTY,
-           arguments: tuple[str, ...] = ()) -> Run:  # fmt: skip
-    (folder / "train.py").write_text(dedent(SCRIPT).replace("CLIP", clip or "pass"), encoding="utf-8")
+           arguments: tuple[str, ...] = (), script: str = SCRIPT) -> Run:  # fmt: skip
+    (folder / "train.py").write_text(dedent(script).replace("CLIP", clip or "pass"), encoding="utf-8")
     workload = Workload(
         kind="script", target="train.py", arguments=arguments, directory=str(folder), python=sys.executable
     )
@@ -93,3 +94,31 @@ def test_weights_move_only_at_the_end_of_a_group(tmp_path: Path) -> None:
     plain = launch(tmp_path, WatchEvaluation(), steps=40)
     assert run.evaluations[0].loss > plain.evaluations[0].loss, "6 of 32 updates were left out"
     assert len(run.steps.wall_seconds) == len(plain.steps.wall_seconds)
+
+
+BLOCKS = """
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.into, self.out = nn.Linear(16, width), nn.Linear(width, 16)
+
+    def forward(self, x):
+        return x + self.out(torch.tanh(self.into(x)))
+
+net = nn.Sequential(*[Block(width) for width in (16, 256, 64)])
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for step in range(100):
+    optimizer.zero_grad()
+    net(torch.randn(32, 16)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_each_block_is_measured(tmp_path: Path) -> None:
+    run = launch(tmp_path, MeasureBlocks(), steps=6, script=BLOCKS)
+    # Of each block the output of tanh is kept; its input is the output of the block before.
+    assert [it.saved_bytes for it in run.block_costs] == [32 * width * 4 for width in (16, 256, 64)]
+    assert all(it.forward_seconds > 0 for it in run.block_costs)

@@ -32,6 +32,7 @@ from hotlap.measure.timings import timings
 from hotlap.objective import is_speed, judge
 from hotlap.procedures.ablate import ablate
 from hotlap.procedures.batch.allowed import propose_batch
+from hotlap.procedures.blocks import with_block_costs
 from hotlap.procedures.budget import (
     RESERVE_MARGIN,
     budget_for_a_proof,
@@ -138,6 +139,9 @@ class Search(Ladder):
         if _BATCH_SIZE in self._open and _BATCH_SIZE in self._trials.options.allow and not self._trials.options.quick:
             proposed = propose_batch(self._trials, self._draft, machine, observation)
             self._situation = msgspec.structs.replace(self._situation, proposed_batch=proposed)
+            self._baseline_situation = self._situation
+        if "activation-checkpointing" in self._open and not self._trials.options.quick:
+            self._situation = with_block_costs(self._trials, self._draft, self._situation)
             self._baseline_situation = self._situation
         self._prover = ParityProver(self._trials, self._levers, bounds.situation)
 

@@ -53,6 +53,7 @@ from hotlap.records.instruments import (
     GuardMemory,
     Instrument,
     LargestSamples,
+    MeasureBlocks,
     MeasureGradientNoise,
     NudgeWeights,
     Observe,
@@ -154,6 +155,7 @@ from hotlap.records.requests import Assignment, LaunchRequest, Slot, TurnRequest
 from hotlap.records.run_account import OutsideKind, OutsidePart, RunAccount
 from hotlap.records.runs import (
     Block,
+    BlockCost,
     CompileReport,
     Completed,
     Contact,
@@ -234,6 +236,7 @@ __all__ = [
     "BatchRate",
     "BatchSearch",
     "Block",
+    "BlockCost",
     "BlockDone",
     "BlockFacts",
     "BoundBy",
@@ -303,6 +306,7 @@ __all__ = [
     "LoaderRate",
     "LossCurves",
     "Machine",
+    "MeasureBlocks",
     "MeasureGradientNoise",
     "MeasuredRates",
     "Measurement",

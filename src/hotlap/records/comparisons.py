@@ -13,7 +13,7 @@ from hotlap.records.latency import Latency
 from hotlap.records.machine import Machine
 from hotlap.records.phases import StepPhase
 from hotlap.records.quality import Quality
-from hotlap.records.runs import LoaderRate
+from hotlap.records.runs import BlockCost, LoaderRate
 from hotlap.records.script import GUESSED_SAMPLES, SampleSource, ScriptFacts
 from hotlap.records.workload import Plan
 
@@ -77,7 +77,9 @@ class ProposedBatch(Record, frozen=True, kw_only=True):
 
 class Situation(Record, frozen=True, kw_only=True):
     """What a lever decides by whether it applies: the script, the machine, the time account of the baseline, and the
-    measured ceilings. ``proposed_batch`` is None unless another batch size was searched for."""
+    measured ceilings. ``proposed_batch`` is None unless another batch size was searched for. ``block_costs`` are the
+    model's repeated blocks, where they were measured, and ``most_slowdown`` is how many times as long a step may take
+    (None: no longer)."""
 
     facts: ScriptFacts = ScriptFacts()
     machine: Machine = Machine()
@@ -87,6 +89,8 @@ class Situation(Record, frozen=True, kw_only=True):
     device_peak_bytes: int = 0
     host_peak_bytes: int = 0
     proposed_batch: ProposedBatch | None = None
+    block_costs: tuple[BlockCost, ...] = ()
+    most_slowdown: float | None = None
 
 
 SpeedVerdict: TypeAlias = Literal["faster", "slower", "no-effect", "inconclusive"]

@@ -142,6 +142,10 @@ class MeasureGradientNoise(Record, frozen=True, kw_only=True, tag="measure-gradi
     gradients: int = 6
 
 
+class MeasureBlocks(Record, frozen=True, kw_only=True, tag="measure-blocks"):
+    """Measures each repeated block of the model: the seconds of its forward pass, and the bytes it keeps."""
+
+
 class LargestSamples(Record, frozen=True, kw_only=True, tag="largest-samples"):
     """Delivers the largest samples of the data set as one of the first batches, where samples vary in size."""
 
@@ -194,6 +198,7 @@ Instrument: TypeAlias = (
     | LargestSamples
     | WatchEvaluation
     | MeasureGradientNoise
+    | MeasureBlocks
     | WatchFailedPasses
     | GuardMemory
     | WatchMemory

@@ -169,6 +169,14 @@ class HeldOutLoss(Record, frozen=True, kw_only=True):
     samples: int
 
 
+class BlockCost(Record, frozen=True, kw_only=True):
+    """One of the model's repeated blocks: the seconds of its forward pass, and the bytes that it keeps for its backward
+    pass."""
+
+    forward_seconds: float
+    saved_bytes: int
+
+
 class GradientGroup(Record, frozen=True, kw_only=True):
     """The gradients of consecutive batches of ``samples`` samples at the same weights: the mean of their squared norms,
     and the squared norm of their mean."""
@@ -210,8 +218,9 @@ class Run(Record, frozen=True, kw_only=True):
     that its tensors held of a device, and ``device_footprint_bytes`` the most that it used of it, the allocator's
     reserve and the context included, and also what other processes held at its end. ``engine`` is what ran an inference
     target's model instead of torch (None: torch itself did).
-    ``evaluations`` and ``gradient_groups`` are there where they were requested
-    (:class:`hotlap.records.WatchEvaluation`, :class:`hotlap.records.MeasureGradientNoise`).
+    ``evaluations``, ``gradient_groups`` and ``block_costs`` are there where they were requested
+    (:class:`hotlap.records.WatchEvaluation`, :class:`hotlap.records.MeasureGradientNoise`,
+    :class:`hotlap.records.MeasureBlocks`).
     ``step_end_bytes`` is the memory in use at the end of each step, where it was requested
     (:class:`hotlap.records.WatchMemory`).
     ``wall_seconds`` excludes the time for which it was paused while others had their turns; the longest of these pauses
@@ -254,6 +263,7 @@ class Run(Record, frozen=True, kw_only=True):
     step_end_bytes: tuple[int, ...] = ()
     evaluations: tuple[HeldOutLoss, ...] = ()
     gradient_groups: tuple[GradientGroup, ...] = ()
+    block_costs: tuple[BlockCost, ...] = ()
     seed: int = 0
 
 
