@@ -89,6 +89,24 @@ def test_a_proved_patch_is_a_diff_that_git_applies(
     assert "fused=True" in script.read_text() and "torch.autocast" in script.read_text()
 
 
+def test_a_plan_without_a_form_in_the_source_names_the_way_that_works(
+    script: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(script, PAGES, make_setting("cached-samples"))
+    assert main(["report", "--plan-out", "hotlap.toml"]) == 0
+    assert "hotlap patch" not in capsys.readouterr().out
+    assert patch() == 1
+    out, err = capsys.readouterr()
+    way = "`hotlap run --plan hotlap.toml train.py` trains with them and changes no file."
+    assert out == "" and err.startswith(f"hotlap: No lever of this plan can be written into the source; {way} Why: ")
+    assert "huge-pages: It is a variable" in err and "cached-samples: " in err
+    keep(script, PAGES)
+    assert patch("--check") == 1
+    out = capsys.readouterr().out
+    assert "This plan's lever cannot be written into the source; `hotlap report --plan-out hotlap.toml .hotlap/" in out
+    assert "writes the plan, and `hotlap run train.py` trains with it" in out
+
+
 def test_a_proved_patch_is_not_run_again(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(script, FUSED)
     assert patch() == 0

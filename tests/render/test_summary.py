@@ -195,7 +195,9 @@ def test_what_is_not_claimed_is_not_called_a_change() -> None:
 def test_a_long_command_is_broken_as_a_shell_continues_it() -> None:
     lines = command_lines("hotlap run --plan hotlap.toml train.py --name 'a b' --rate 0.1", 30)
     assert lines == ["hotlap run --plan \\", "  hotlap.toml train.py \\", "  --name 'a b' --rate 0.1"]
-    assert max(map(len, command_lines("hotlap report --full " + 100 * "x", 30))) <= 30
+    for long in (100 * "x", f"'{50 * 'x '}'"):
+        lines = command_lines(f"hotlap report --full {long}", 30)
+        assert max(map(len, lines)) <= 30 and lines == [it.rstrip() for it in lines]
 
 
 def test_text_is_shortened_after_a_sentence_and_lists_say_how_many_are_left() -> None:

@@ -91,7 +91,7 @@ def test_a_resumed_study_repeats_nothing_when_the_command_is_given_again(
     first = Seeing(interrupt_after=6)
     assert run([*QUICK, *COMMAND], first) == 130
     folder = str(next(it.parent for it in Path(".hotlap").glob(f"*/{JOURNAL}")))
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.replace("\\\n", "").split())
     assert f"hotlap tune --resume .hotlap/{Path(folder).name} train.py --wandb-key '***' --lr 3e-4" in said
 
     refused = Seeing()

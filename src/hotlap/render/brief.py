@@ -26,6 +26,9 @@ _CUT = " ..."
 _INDENT = 2
 _GAP = 2
 _LONGEST_OUTPUT_LINE = 400
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|us|ms|s|min|h|B|KiB|MiB|GiB|TiB)(?!\w))")
+"""The blank between a number and its unit."""
+
 _WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+")
 
 
@@ -101,21 +104,23 @@ class _Block:
     def __init__(self, most: int, least: int) -> None:
         self._least = least
         self._limit = most
+        self._is_shortest = False
         self.lines: list[str] = []
 
     def draw(self) -> None:
         """Draw the lines within the limit."""
         self.lines = self._drawn(self._limit)
 
-    @property
-    def spare(self) -> int:
-        """How many lines could be saved here."""
-        return max(0, len(self.lines) - self._least)
+    def spare(self, *, at_any_cost: bool = False) -> int:
+        """How many lines could be saved here; ``at_any_cost`` all but the first."""
+        return 0 if self._is_shortest else max(0, len(self.lines) - (1 if at_any_cost else self._least))
 
     def shrink(self) -> None:
-        """Take at least one line less."""
-        self._limit = len(self.lines) - 1
+        """Take at least one line less, if that is possible."""
+        before = len(self.lines)
+        self._limit = before - 1
         self.draw()
+        self._is_shortest = len(self.lines) >= before
 
     def _drawn(self, limit: int) -> list[str]:
         raise NotImplementedError
@@ -129,10 +134,11 @@ class _Paragraph(_Block):
 
     def _drawn(self, limit: int) -> list[str]:
         row, width = self._row, max(20, self._paper.width - self._indent)
+        items = [_UNIT.sub(NO_BREAK, it) for it in row.items]
         if row.is_list:
-            lines = _list_lines(row.items, width, limit, row.most_items)
+            lines = _list_lines(items, width, limit, row.most_items)
         else:
-            lines = _sentence_lines(row.items, width, limit)
+            lines = _sentence_lines(items, width, limit)
         label = row.label.ljust(self._indent)
         shown = []
         for number, line in enumerate(it.replace(NO_BREAK, " ") for it in lines):
@@ -160,7 +166,7 @@ class _Commands(_Block):
     """The commands below a heading; those that do not fit are left out, but for the last one."""
 
     def __init__(self, commands: Sequence[Next], paper: Paper) -> None:
-        super().__init__(most=MOST_LINES, least=2)
+        super().__init__(most=MOST_LINES, least=6)
         self._commands, self._paper = commands, paper
         self.draw()
 
@@ -216,8 +222,8 @@ def _shorten(groups: Sequence[Sequence[_Block]]) -> None:
     blocks = [it for group in groups for it in group]
     between = len(groups) - 1
     while sum(len(it.lines) for it in blocks) + between > MOST_LINES:
-        longest = max(blocks, key=lambda it: it.spare)
-        if longest.spare == 0:
+        longest = max(blocks, key=lambda it: (it.spare(), it.spare(at_any_cost=True)))
+        if not longest.spare(at_any_cost=True):
             return
         longest.shrink()
 
@@ -252,11 +258,12 @@ def _list_lines(items: Sequence[str], width: int, limit: int, most_items: int) -
 
 
 def _cut(lines: list[str], width: int, limit: int) -> list[str]:
+    """The first lines, the last one shortened by words."""
     if len(lines) <= limit:
         return lines
     *kept, last = lines[: max(1, limit)]
     while cell_width(last) + len(_CUT) > width:
-        last = last[:-1]
+        last = last.rpartition(" ")[0] or last[:-1]
     return [*kept, last.rstrip() + _CUT]
 
 
@@ -281,6 +288,6 @@ def _pieces(line: str, width: int) -> Iterator[str]:
         end = len(line) - 1
         while cell_width(line[:end]) > width:
             end -= 1
-        yield line[:end]
+        yield line[:end].rstrip()
         line = line[end:]
     yield line

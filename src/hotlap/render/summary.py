@@ -39,7 +39,7 @@ def summary(study: Study, *, plan_path: str = "", costs: Costs | None = None) ->
         *_step(study, claimed(study)),
         *own,
         *([Row("Trust", details, most=5, least=2)] if compares else []),
-        *([Row("Costs", tuple(cost_sentences(study, costs)), most=3)] if costs is not None else []),
+        *([Row("Costs", tuple(cost_sentences(study, costs)), most=4)] if _priced(costs) else []),
         *_warnings(study),
     ]
     return Brief(
@@ -51,6 +51,11 @@ def summary(study: Study, *, plan_path: str = "", costs: Costs | None = None) ->
         rows=() if study.status == "script-failed" else tuple(rows),
         commands=tuple(Next(*it) for it in _next(study, plan_path)),
     )
+
+
+def _priced(costs: Costs | None) -> bool:
+    """Whether costs were asked for: break-evens alone are left to the whole report."""
+    return costs is not None and (costs.price is not None or costs.run is not None)
 
 
 def _changed(study: Study, gained: Comparison | None) -> Iterator[Row]:
