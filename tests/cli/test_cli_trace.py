@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "traces"))
 from trace_writer import TraceWriter, kineto_text, training_trace
 
 from hotlap.cli.main import main
+from hotlap.render.brief import MOST_LINES
 
 
 @pytest.fixture(autouse=True)
@@ -195,6 +196,30 @@ def test_the_page_of_many_traces_is_bounded(tmp_path: Path, capsys: pytest.Captu
     assert len(shown.splitlines()) < 100
     assert main(["trace", "--json", str(tmp_path)]) == 0
     assert len(json.loads(capsys.readouterr().out)["traces"]) == 61
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 40])
+def test_the_answer_fits_a_screen(
+    ranks: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for rank in range(ranks):
+        training_trace().write(tmp_path / f"rank{rank}.json", distributedInfo={"rank": rank, "world_size": ranks})
+    (tmp_path / "config.json").write_text('{"lr": 1}', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert main(["trace", "."]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= MOST_LINES and max(map(len, lines)) <= 80
+    assert lines[2] == "Largest loss: waiting for the data loader (600 us, 25 % of the time)."
+    assert "Not read" in "\n".join(lines)
+    assert lines[-1] == "  hotlap trace --full .            # the whole account"
+
+
+def test_tables_are_printed_for_options_about_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(training_trace().write(tmp_path / "trace.json"))
+    for options in (["--rows", "40"], ["--instances"]):
+        assert main(["trace", *options, path]) == 0
+        assert "Waits within each stream" in capsys.readouterr().out
 
 
 def test_many_files_that_are_no_traces_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from hotlap.diagnose import Profile
 from hotlap.experiment.options import Options
 from hotlap.experiment.profiled_launch import ATTACHMENT
 from hotlap.records import Study, Workload
+from hotlap.render.brief import MOST_LINES, WIDEST
 from hotlap.study import create_study
 
 
@@ -54,6 +55,12 @@ def kept_study(root: Path, what: Study, profile: Profile | None = None) -> Path:
 
 
 def run(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the whole report or the document; the answer on one screen fits it."""
+    if "--json" not in words:
+        assert main(["diff", *words]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) <= MOST_LINES and max(map(len, lines)) <= WIDEST
+        assert lines[0].startswith("hotlap diff  ") and "hotlap diff --full" in " ".join(lines[-6:])
     assert main(["diff", "--full", *words]) == 0
     return " ".join(capsys.readouterr().out.split())
 

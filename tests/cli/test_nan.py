@@ -95,7 +95,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.fixture(autouse=True)
-def wide(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def wide(work: Path, nan_answers_fit_a_screen: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
 
 

@@ -53,7 +53,7 @@ examples:
   hotlap trace runs/profile              every trace of a folder, for example one a rank
   ssh host cat trace.json | hotlap trace -
   hotlap trace --full trace.json.gz      every table, through the pager
-  hotlap trace --full --rows 40 trace.json.gz   more kernels, modules and source lines
+  hotlap trace --rows 40 trace.json.gz   the same with more kernels, modules and source lines
   hotlap trace --json trace.json         one JSON document; times are seconds"""
 
 _STANDARD_INPUT = "-"
@@ -121,7 +121,7 @@ def main(words: list[str], engine: object = None) -> int:
             "skipped": [{"path": path, "reason": why} for path, why in skipped],
         }
         screen.document("trace", document)
-    elif not choices.full:
+    elif not (choices.full or choices.instances or choices.rows != ROWS_SHOWN):
         brief = trace_summary(str(choices.path), breakdowns, skipped, verdicts, together)
         screen.say(brief_text(brief, screen.paper()))
     else:

@@ -38,7 +38,7 @@ def _rows(hunt: NumbersHunt) -> Iterator[Row]:
         facts = fact_rows(bad.origin, bad.step, hunt.workload.directory) if bad.origin is not None else ()
         for name, said in _by_name(facts):
             yield Row(name.capitalize(), said, is_list=True, most=3, least=min(2, len(said)))
-        yield Row("Then", tuple(chain(bad, hunt.workload.directory)), most=4)
+        yield Row("Path", tuple(chain(bad, hunt.workload.directory)), most=4)
         todo = advice(bad)
         yield Row("Do", (todo,) if todo else (), most=4, least=2)
     yield Row("Method", tuple(method(hunt)), most=3, style="dim")
