@@ -26,8 +26,8 @@ from hotlap.render.material import Material
 
 LARGEST_BYTES = 2_000_000
 SECTIONS = (
-    "step", "metrics", "levers", "candidates", "ceilings", "memory-estimate", "memory-account", "batch-search",
-    "batch-sizes", "findings", "losses", "loader", "memory", "timeline",
+    "evidence", "losses", "step", "metrics", "levers", "candidates", "ceilings", "loader", "memory-estimate",
+    "memory-account", "batch-search", "batch-sizes", "findings", "timeline", "memory",
     "costs", "patch", "files", "hosts", "warnings", "machine", "next", "words",
 )  # fmt: skip
 
@@ -45,7 +45,7 @@ def test_a_chart_without_a_section_gets_its_own(tmp_path: Path, monkeypatch: pyt
     new = dataclasses.replace(next(charts(material)), name="new-chart", title="A chart of next year")
     monkeypatch.setattr("hotlap.render.html.page.charts_of", lambda material: [*charts(material), new])
     text = page(material)
-    assert sections(text)[13:15] == ("timeline", "new-chart")
+    assert sections(text)[14:16] == ("memory", "new-chart")
     assert text.count('id="drawn-new-chart"') == 1 and "A chart of next year" in without_scripts(text)
     assert all(text.count(f'id="drawn-{it.name}"') == 1 for it in charts(material))
 
@@ -167,7 +167,7 @@ def test_every_study_has_a_page(name: str) -> None:
     assert sections(text) == tuple(it for it in SECTIONS if it in sections(text))
     assert len(re.findall("<h1", words)) == 1
     assert code(headline(study).sentence).replace("&#34;", '"')[:30] in words.replace("&#34;", '"')
-    assert not {"losses", "loader", "memory", "costs"} & (set(sections(text)) - {"costs"})
+    assert not {"evidence", "losses", "loader", "costs"} & (set(sections(text)) - {"costs"})
 
 
 def test_a_profile_states_that_nothing_was_changed() -> None:

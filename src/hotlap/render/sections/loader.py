@@ -6,7 +6,7 @@ from hotlap.render.html.parts import Figure, PageBlock
 from hotlap.render.material import Material
 from hotlap.render.sections.api import Section
 
-order = 53
+order = 31
 title = "The loader by itself"
 
 

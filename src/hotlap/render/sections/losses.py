@@ -6,7 +6,7 @@ from hotlap.render.html.parts import Figure, Lead, PageBlock
 from hotlap.render.material import Material
 from hotlap.render.sections.api import Section
 
-order = 50
+order = 7
 title = "Does it train the same?"
 
 _LEAD = "Two runs from the same seed and batches: the unmodified script, and with the plan."

@@ -1,4 +1,4 @@
-"""Memory, step by step."""
+"""Memory: its peaks before and after, and step by step."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ title = "Memory"
 
 
 def page(material: Material) -> Section[PageBlock]:
-    """Allocated and reserved memory in each step."""
-    return Section(title, (Figure("memory"),))
+    """The peaks of both sides, and the memory of the profiled, unmodified script in each step."""
+    return Section(title, (Figure("memory-peaks", heading=True), Figure("memory", heading=True)))

@@ -11,7 +11,7 @@ from hotlap.render.html.parts import Figure, Heading, PageBlock
 from hotlap.render.material import Material
 from hotlap.render.sections.api import Section
 
-order = 60
+order = 45
 title = "Timeline"
 
 

@@ -18,6 +18,8 @@ _ROW_PIXELS = 30
 _FAR_ABOVE = 8.0
 """A ceiling above this multiple of the script's rate would make all other bars invisible; it is named instead."""
 
+_NEW_LOADER = "loader with the plan"
+
 _LEGEND = (("measured", "var(--kept)"), ("ceiling", "var(--not-kept)"))
 
 
@@ -35,6 +37,7 @@ def chart(study: Study) -> Chart | None:
     script = list(_script(study, study.account_before))
     rates = {it.name.replace("-", " "): 1 / it.seconds_per_sample for it in known if it.seconds_per_sample}
     nearest = _FAR_ABOVE * script[0].rate
+    rates |= _with_plan(study)
     rows = [*script, *(_Rate(name, rate, "ceiling") for name, rate in rates.items() if rate <= nearest)]
     beyond = [f"{name} ({text.number(rate)})" for name, rate in rates.items() if rate > nearest]
     y = {"field": "name", "type": "nominal", "sort": [it.name for it in rows], "title": None}
@@ -85,8 +88,18 @@ def _script(study: Study, before: PhaseAccount) -> Iterator[_Rate]:
         yield _Rate("with the plan", after.samples_per_step / after.wall, "measured")
 
 
+def _with_plan(study: Study) -> dict[str, float]:
+    """The rate of the loader alone with the plan's setting, if that is one of those that were timed."""
+    planned = [(it.lever, dict(it.values)) for it in study.plan.settings]
+    for it in study.loader_rates:
+        if not it.error and it.seconds_per_sample > 0 and (it.setting.lever, dict(it.setting.values)) in planned:
+            return {_NEW_LOADER: 1 / it.seconds_per_sample}
+    return {}
+
+
 def _notes(study: Study, beyond: list[str]) -> Iterator[str]:
     if study.account_after is not None and study.plan.settings:
-        yield "The ceilings are those of the unmodified script; a plan that changes the loader or the model moves them."
+        but = " but for the loader with the plan's setting" if _with_plan(study) else ""
+        yield f"The ceilings are those of the unmodified script{but}; a plan that changes the model moves them as well."
     if beyond:
         yield f"Too far above to be drawn: {text.listed(beyond)} samples per second."

@@ -21,6 +21,12 @@ _KINDS = {
     "host": ("host_bytes", "var(--as-it-is)"),
 }
 
+_MEANINGS = {
+    "device, allocated": "Allocated is what the device's tensors take.",
+    "device, reserved": "Reserved is what PyTorch's allocator holds for tensors: those that exist, and its cache.",
+    "host": "Host is what the training process itself takes of the machine's memory.",
+}
+
 
 def for_page(material: Material) -> tuple[Chart, ...]:
     """The chart from the material of a page."""
@@ -69,7 +75,7 @@ def chart(memory: MemoryTimeline) -> Chart | None:
         )
     return Chart(
         name="memory",
-        title="Memory, step by step",
+        title="Memory of the unmodified script, step by step",
         description="Lines of memory at the end of each watched step: "
         + "; ".join(map(_in_words, shown.items()))
         + ".",
@@ -79,7 +85,7 @@ def chart(memory: MemoryTimeline) -> Chart | None:
             tuple((name, *map(text.size, (it[0], it[-1], max(it)))) for name, it in shown.items()),
         ),
         legend=legend,
-        notes=tuple(_notes(memory, peak)),
+        notes=(" ".join(_MEANINGS[name] for name in shown), *_notes(memory, peak)),
     )
 
 
