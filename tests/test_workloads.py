@@ -224,6 +224,10 @@ def test_hotlap_ends_it_midway_and_leaves_no_file(
     assert _own_line(Path(run.output_path).read_text(encoding="utf-8")) == {}
     plain = plain_runs[workload.name].result().line["losses"]
     _assert_close(run.steps.loss[:10], plain[:10], workload)
+    assert [len(it) for it in run.rank_losses] == ([12] * workload.processes if workload.processes > 1 else [])
+    if workload.name == "torchrun-ddp":
+        (wrapper,) = run.facts.data_parallel
+        assert (wrapper.backend, wrapper.processes, wrapper.gradient_bytes) == ("gloo", 2, 4 * (10 * 24 + 24 + 24 + 1))
     assert _files(directory) == frozenset()
 
 

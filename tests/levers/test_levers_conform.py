@@ -44,13 +44,18 @@ EXPECTED = {
     "expandable-segments",
     "fused-optimizer",
     "garbage-collection",
+    "gradient-bucket-view",
+    "gradient-buckets",
+    "gradient-compression",
     "huge-pages",
     "loader",
     "matmul-precision",
     "memory-allocator",
     "mixed-precision",
+    "no-sync",
     "optimizer-in-backward",
     "sdpa-attention",
+    "static-graph",
     "zero-grad-to-none",
 }
 SECTIONS = ("What it does", "When it helps", "What it costs", "Before", "After", "What is proved")

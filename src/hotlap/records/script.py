@@ -176,6 +176,26 @@ class ModelFacts(Record, frozen=True, kw_only=True):
     site: CallSite | None = None
 
 
+class DataParallelFacts(Record, frozen=True, kw_only=True):
+    """One ``DistributedDataParallel``, with the arguments that the script gave it.
+
+    ``bucket_cap_mb`` is None where torch chooses. ``gradient_bytes`` are those of the gradients that each backward pass
+    exchanges. ``communication_hook`` names the function that the script registered to exchange them, and
+    ``unsynchronised_backwards`` counts the backward passes under ``no_sync`` in the observed steps.
+    """
+
+    backend: str = ""
+    processes: int = 1
+    gradient_bytes: int = 0
+    bucket_cap_mb: float | None = None
+    gradient_as_bucket_view: bool = False
+    static_graph: bool = False
+    find_unused_parameters: bool = False
+    communication_hook: str = ""
+    unsynchronised_backwards: int = 0
+    site: CallSite | None = None
+
+
 class ScriptFacts(Record, frozen=True, kw_only=True):
     """What hotlap saw the script do; levers decide by it whether they apply.
 
@@ -194,6 +214,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     loaders: tuple[LoaderFacts, ...] = ()
     optimizers: tuple[OptimizerFacts, ...] = ()
     models: tuple[ModelFacts, ...] = ()
+    data_parallel: tuple[DataParallelFacts, ...] = ()
     autocast_dtype: str = ""
     grad_scaler: bool = False
     matmul_precision: str = "highest"

@@ -64,6 +64,20 @@ class AttentionArgument(Record, frozen=True, kw_only=True, tag="attention-argume
     instead_of: str
 
 
+class DataParallelArguments(Record, frozen=True, kw_only=True, tag="data-parallel-arguments"):
+    """These arguments for each ``DistributedDataParallel`` that the script makes."""
+
+    values: Values
+
+
+class DataParallelStatement(Record, frozen=True, kw_only=True, tag="data-parallel-statement"):
+    """A statement below each line that makes a ``DistributedDataParallel``, for which ``_`` stands in ``code``;
+    ``needs`` are the full names that the code uses."""
+
+    code: str
+    needs: tuple[str, ...] = ()
+
+
 class TopStatement(Record, frozen=True, kw_only=True, tag="top-statement"):
     """A statement below the imports of the script."""
 
@@ -86,6 +100,8 @@ SourceChange: TypeAlias = (
     | ScaledLoss
     | CopiesWithoutWaiting
     | AttentionArgument
+    | DataParallelArguments
+    | DataParallelStatement
     | TopStatement
     | NoSourceForm
 )

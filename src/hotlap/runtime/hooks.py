@@ -52,6 +52,10 @@ class Hooks:
     before_optimizer: list[Callable[[type, dict[str, Any]], None]] = field(default_factory=list)
     after_optimizer: list[Callable[[Any], None]] = field(default_factory=list)
 
+    # DistributedDataParallel(...): the constructor's arguments by name, edited in place; then the wrapped model.
+    before_data_parallel: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
+    after_data_parallel: list[Callable[[Any], None]] = field(default_factory=list)
+
     # torch.compile(...), before it runs; Module.compile comes here too.
     before_compile: list[Callable[[], None]] = field(default_factory=list)
 

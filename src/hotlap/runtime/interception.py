@@ -41,6 +41,7 @@ class Interception:
         self._intercept_loaders()
         self._intercept_optimizers()
         self._intercept_autograd()
+        self._intercept_data_parallel()
         self._intercept_compiling()
         self._intercept_clipping()
         self._intercept_saving()
@@ -194,6 +195,29 @@ class Interception:
 
         step.hotlap_wrapped = True  # type: ignore[attr-defined]
         self.patches.replace(kind, "step", step)
+
+    # -- several processes ---------------------------------------------------------------------
+
+    def _intercept_data_parallel(self) -> None:
+        from torch.nn.parallel import DistributedDataParallel
+
+        hooks = self.hooks
+        construct = DistributedDataParallel.__init__
+        signature = inspect.signature(construct)
+
+        @functools.wraps(construct)
+        def init(wrapper: Any, *args: Any, **kwargs: Any) -> None:
+            arguments = _by_name(signature, wrapper, args, kwargs)
+            if arguments is None:  # wrong arguments: let torch say so
+                construct(wrapper, *args, **kwargs)
+                return
+            for edit in hooks.before_data_parallel:
+                edit(arguments)
+            construct(wrapper, **arguments)
+            for tell in hooks.after_data_parallel:
+                tell(wrapper)
+
+        self.patches.replace(DistributedDataParallel, "__init__", init)
 
     # -- backward ------------------------------------------------------------------------------
 

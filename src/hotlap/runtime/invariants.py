@@ -133,9 +133,17 @@ class InvariantsRecorder:
                 arrays[f"gradient/{index}.{name}"] = gradient.to("cpu", wide).numpy()
         if self._loss is not None:
             arrays["loss"] = self._loss
-        path = self.directory / "gradients.npz"
+        path = self.directory / f"gradients{_of_rank(self._torch)}.npz"
         numpy.savez(path, **arrays)
         self.gradients_path = str(path)
+
+
+def _of_rank(torch: Any) -> str:
+    """What a file's name carries where several processes write one each: ``-1`` on rank 1, nothing on rank 0."""
+    distributed = torch.distributed
+    if not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0:
+        return ""
+    return f"-{distributed.get_rank()}"
 
 
 def _plain(value: Any) -> Any:

@@ -29,6 +29,7 @@ from hotlap.runtime.batches import size_in_bytes, tensors
 from hotlap.runtime.blocks_watch import BlocksWatch, has_forward_of_torch
 from hotlap.runtime.call_sites import digests, exact_user_site
 from hotlap.runtime.compile_report import is_compiled
+from hotlap.runtime.data_parallel import DataParallelWatch
 from hotlap.runtime.devices import device_kind, matmul_precision
 from hotlap.runtime.flops import flop_counter
 from hotlap.runtime.garbage_timer import GarbageTimer
@@ -62,6 +63,7 @@ class Observer:
         self._models: dict[int, _Model] = {}
         self._autocast = AutocastWatch(self._torch)
         self._blocks = BlocksWatch(self._torch)
+        self._data_parallel = DataParallelWatch(interception.hooks)
         self._scaler = False
         self._clips = False
         self._clearing: ClearingWatch | None = None
@@ -238,6 +240,7 @@ class Observer:
         self._note_loaders_that_train()
         if self._early():
             self._note(exact_user_site("backward"))
+            self._data_parallel.backward_begins()
         self._blocks.backward_begins()
         return loss
 
@@ -300,6 +303,7 @@ class Observer:
             loaders=tuple(it.facts(torch, self._observing) for it in self._loaders.values() if it.used),
             optimizers=tuple(_optimizer_facts(*it) for it in self._optimizers),
             models=models,
+            data_parallel=self._data_parallel.facts(),
             autocast_dtype=self._autocast.dtype,
             grad_scaler=self._scaler,
             matmul_precision=matmul_precision(torch, device),
@@ -331,6 +335,7 @@ class Observer:
             *self._sites.values(),
             *(it.site for it in self._loaders.values() if it.used),
             *(site for _, site, _ in self._optimizers),
+            *self._data_parallel.sites(),
         ]
 
 

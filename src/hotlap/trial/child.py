@@ -449,6 +449,9 @@ class Child:
             rank_forward_seconds=tuple(_until_backward(run.steps) for run in together),
             rank_other_seconds=tuple(run.steps.seconds_in("other") for run in together),
             rank_evidence_paths=tuple(run.evidence_path for run in together if run.evidence_path),
+            rank_losses=tuple(run.steps.loss for run in together),
+            rank_samples=tuple(run.steps.samples for run in together),
+            rank_gradients_paths=tuple(run.gradients_path for run in together if run.gradients_path),
         )
 
 

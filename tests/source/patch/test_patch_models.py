@@ -345,6 +345,7 @@ def test_every_lever_says_what_it_needs(tmp_path: Path) -> None:
     values = {"num_workers": 2, "mode": "default", "threads": 1, "implementation": "fused", "precision": "high"}
     values |= {"dtype": "bfloat16", "share": "all", "micro_batches": 2, "every_steps": 50, "own": 8, "size": 16}
     values |= {"library": "jemalloc"}
+    values |= {"bucket_cap_mb": 50}
     for lever in all_levers().values():
         needed = {name: values[name] for name, it in lever.parameters.items() if it.required}
         changes = lever.rewrite(FACTS, make_setting(lever.name, **needed))  # type: ignore[arg-type]

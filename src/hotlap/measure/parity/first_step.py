@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -107,6 +108,25 @@ def first_step(
         return _open(f"The gradients of the first step cannot be read: {error}")
     finally:
         for it in opened.values():
+            it.archive.close()
+
+
+def first_difference(paths: Sequence[str]) -> str | None:
+    """The first tensor whose gradient is not the same in all of these files; empty where all are; None if they cannot
+    be compared."""
+    opened: list[_Gradients] = []
+    try:
+        opened.extend(_open_gradients(it) for it in paths)
+        names = opened[0].names
+        if any(it.names.keys() != names.keys() for it in opened):
+            return None
+        first = opened[0]
+        differing = (name for name in names for it in opened[1:] if not np.array_equal(first[name], it[name]))
+        return next(differing, "")
+    except (_Unreadable, *_UNREADABLE):
+        return None
+    finally:
+        for it in opened:
             it.archive.close()
 
 

@@ -13,6 +13,7 @@ from hotlap.measure.parity.invariants import compare_invariants
 from hotlap.measure.parity.learning import is_scaled, learning, learning_at_equal_samples
 from hotlap.measure.parity.losses import INTENDED_STEPS, pair, percent
 from hotlap.measure.parity.noise import furthest, noise_explains
+from hotlap.measure.parity.ranks import exchanged_gradients, of_rank, on_every_rank, ranks_of
 from hotlap.measure.parity.repeatability import repeatability
 from hotlap.measure.parity.trajectory import exact_trajectory, trajectory
 from hotlap.records import GateResult, Parity, Proof, QualityVerdict, Run
@@ -102,7 +103,12 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
         yield learning(evidence.seeds)
         return
     if evidence.proof == "exact":
-        yield exact_trajectory(baseline, candidate, again=again, noisy=evidence.noisy)
+        yield on_every_rank(
+            ranks_of(baseline, candidate),
+            lambda rank: exact_trajectory(
+                of_rank(baseline, rank), of_rank(candidate, rank), again=of_rank(again, rank), noisy=evidence.noisy
+            ),
+        )
         return
     from hotlap.measure.parity.first_step import first_step  # imports numpy, which only this gate needs
 
@@ -113,7 +119,21 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
         reference=evidence.reference,
         rounded=evidence.rounded,
     )
-    yield trajectory(baseline, candidate, again=again, nudged=evidence.nudged, reseeded=evidence.reseeded)
+    differing = exchanged_gradients(baseline, candidate)
+    if differing is not None:
+        yield differing
+    yield on_every_rank(ranks_of(baseline, candidate), lambda rank: _trajectory_of(evidence, rank))
+
+
+def _trajectory_of(evidence: ParityEvidence, rank: int) -> GateResult:
+    nudged, reseeded = (of_rank(it, rank) if it is not None else None for it in (evidence.nudged, evidence.reseeded))
+    return trajectory(
+        of_rank(evidence.baseline, rank),
+        of_rank(evidence.candidate, rank),
+        again=of_rank(evidence.baseline_again, rank),
+        nudged=nudged,
+        reseeded=reseeded,
+    )
 
 
 def _verdict(evidence: ParityEvidence, gates: tuple[GateResult, ...]) -> QualityVerdict:
@@ -121,9 +141,14 @@ def _verdict(evidence: ParityEvidence, gates: tuple[GateResult, ...]) -> Quality
         return "lost"
     if _lacking(evidence.proof, gates) is not None:
         return "not-verified"
-    if evidence.proof == "exact" and pair(evidence.baseline, evidence.candidate).equal:
+    if evidence.proof == "exact" and _equal(evidence.baseline, evidence.candidate):
         return "exact"
     return "within"
+
+
+def _equal(baseline: Run, candidate: Run) -> bool:
+    ranks = range(ranks_of(baseline, candidate))
+    return all(pair(of_rank(baseline, it), of_rank(candidate, it)).equal for it in ranks)
 
 
 def _failed(gates: tuple[GateResult, ...]) -> GateResult | None:

@@ -150,6 +150,7 @@ class Sources:
     def site_paths(self) -> tuple[Path, ...]:
         """The files with call sites, and the script."""
         made = [*(it.site for it in self.facts.loaders), *(it.site for it in self.facts.optimizers)]
+        made += [it.site for it in self.facts.data_parallel]
         sites = [*self.facts.sites, *made]
         files = [Path(it.file) for it in sites if it is not None]
         return tuple(dict.fromkeys([*([self.script] if self.script else []), *files]))
@@ -187,6 +188,7 @@ def _with_real_paths(facts: ScriptFacts) -> ScriptFacts:
         sites=tuple(it for it in map(real, facts.sites) if it is not None),
         loaders=tuple(replace(it, site=real(it.site)) for it in facts.loaders),
         optimizers=tuple(replace(it, site=real(it.site)) for it in facts.optimizers),
+        data_parallel=tuple(replace(it, site=real(it.site)) for it in facts.data_parallel),
         files=tuple(replace(it, file=os.path.realpath(it.file)) for it in facts.files),
     )
 

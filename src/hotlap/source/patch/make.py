@@ -8,6 +8,8 @@ from pathlib import Path
 from hotlap.records import (
     AttentionArgument,
     CopiesWithoutWaiting,
+    DataParallelArguments,
+    DataParallelStatement,
     ForwardRegion,
     LeftOut,
     LoaderArguments,
@@ -27,7 +29,7 @@ from hotlap.source.edits.apply import apply_changes
 from hotlap.source.edits.files import read_source
 from hotlap.source.edits.kinds import Edit
 from hotlap.source.edits.refusals import CannotEdit
-from hotlap.source.patch import attention, copies, loaders, models, optimizers, regions, scaling, top
+from hotlap.source.patch import attention, copies, data_parallel, loaders, models, optimizers, regions, scaling, top
 from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, digest_of
 
 WantedChanges = Sequence[tuple[Setting, tuple[SourceChange, ...]]]
@@ -77,6 +79,10 @@ def _edits(sources: Sources, change: SourceChange) -> Edits:
             return copies.edits_for(sources)
         case AttentionArgument():
             return attention.edits_for(sources, change)
+        case DataParallelArguments():
+            return data_parallel.argument_edits(sources, change)
+        case DataParallelStatement():
+            return data_parallel.statement_edits(sources, change)
         case TopStatement():
             return top.edits_for(sources, change)
         case NoSourceForm():
