@@ -12,6 +12,8 @@ OLDEST_READY := .venv-oldest-torch/.ready
 PYTEST_ARGS ?=
 # Most tests wait for a child that imports torch, on one core. PYTEST_ARGS="-n 0" runs them in one process.
 TEST_PROCESSES := 2
+# After it `make test-gpu` begins no other test: a machine with an accelerator may be lent for ten minutes at a time.
+TEST_SECONDS ?= 500
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -43,8 +45,8 @@ test-all: lint browser  ## every test that needs no accelerator, slow ones too
 test-oldest-torch: $(OLDEST_READY)  ## the tests of the rooms that use torch, with the oldest version that hotlap supports
 	PYTHONPATH=src .venv-oldest-torch/bin/python -m pytest tests/levers tests/runtime tests/trial tests/end_to_end $(PYTEST_ARGS)
 
-test-gpu: $(TEST_READY)  ## the tests that need an accelerator; without one they are skipped and say so
-	$(RUN) -m pytest -m gpu $(PYTEST_ARGS)
+test-gpu: $(TEST_READY)  ## the tests that need an accelerator, for TEST_SECONDS at most; the next call goes on there
+	$(RUN) -m pytest -m gpu --within $(TEST_SECONDS) $(PYTEST_ARGS)
 
 test-device: $(TEST_READY)  ## device code on a simulated device, which a C++ compiler makes: logic, never speed
 	$(RUN) -m pytest -m "slow or not slow" tests/on_device $(PYTEST_ARGS)

@@ -18,6 +18,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for what tests of several rooms use
 
 import dispositions
+import going_on
 import surroundings
 import world
 
@@ -37,6 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--world", type=int, default=0, help="which noise the executors made of arithmetic have (default: 0)"
     )
+    parser.addoption(
+        "--within", type=float, metavar="SECONDS", help="begin no test after that; the next run goes on there"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Then children compile nothing: in a trial what they compile is thrown away.
     compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
     world.NUMBER = config.getoption("world")
+    going_on.install(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
