@@ -17,6 +17,7 @@ from hotlap.cli.options import (
     comparison_options_from,
     parsed,
 )
+from hotlap.cli.workload import add_python_option
 from hotlap.errors import UsageError
 from hotlap.procedures.check import find_against
 from hotlap.procedures.check.kept import check_and_keep
@@ -54,6 +55,7 @@ def parser() -> Parser:
     made = Parser(
         "hotlap check", _DESCRIPTION, _EXAMPLES, usage="hotlap check [options] SCRIPT [arguments of the script]"
     )
+    add_python_option(made)
     group = made.add_argument_group("the comparison")
     group.add_argument("--baseline", metavar="REF|FILE", help="a git revision, a plan file, or a study")
     group.add_argument(

@@ -8,6 +8,7 @@ from hotlap import api
 from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser, share
 from hotlap.cli.goals import add_inference_goal_options, inference_objective_from
+from hotlap.cli.workload import add_python_option, interpreter_from
 from hotlap.experiment.options import check, with_quick_budget
 from hotlap.levers.api import inference_levers
 from hotlap.records import USUAL_LEVEL
@@ -42,6 +43,7 @@ def parser() -> Parser:
         _EXAMPLES,
         usage="hotlap infer [options] MODULE:MAKE_MODEL --inputs MODULE:MAKE_INPUTS",
     )
+    add_python_option(made)
     made.add_argument("model", help="the function that returns the model, as module:function")
     made.add_argument("--inputs", required=True, metavar="MODULE:FUNCTION", help="the function that returns the inputs")
     made.add_argument(
@@ -64,6 +66,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
     workload = api.inference_workload(choices.model, choices.inputs, choices.metric)
+    workload = msgspec.structs.replace(workload, python=interpreter_from(choices) or workload.python)
     chosen = with_quick_budget(
         msgspec.structs.replace(
             options.launch_options(choices),

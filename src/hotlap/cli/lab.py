@@ -5,6 +5,7 @@ from __future__ import annotations
 from hotlap import api
 from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser
+from hotlap.cli.workload import add_python_option
 
 _DESCRIPTION = """\
 Runs the script three ways that take turns: unmodified (in full precision), with mixed precision, and
@@ -20,6 +21,7 @@ examples:
 def parser() -> Parser:
     """The command's options."""
     made = Parser("hotlap lab", _DESCRIPTION, _EXAMPLES, usage="hotlap lab [options] SCRIPT [arguments of the script]")
+    add_python_option(made)
     options.add_search_options(made)
     options.add_output_options(made)
     return made

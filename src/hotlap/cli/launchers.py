@@ -56,13 +56,14 @@ class Typed:
     options: tuple[str, ...] = ()
 
 
-def understood(words: Sequence[str], command: str) -> Typed:
-    """Resolve a command line, whatever precedes the script.
+def understood(words: Sequence[str], command: str, python: str = "") -> Typed:
+    """Resolve a command line, whatever precedes the script; ``python`` is the interpreter that an option names.
 
-    Raises :class:`UsageError`, with what to type instead, for unsupported options and launchers.
+    Raises :class:`UsageError`, with what to type instead, for unsupported options and launchers, and for two
+    interpreters.
     """
-    typed = _without_tool(list(words), command)
-    typed = _without_python(typed)
+    typed = _without_tool(list(words), command, python)
+    typed = _without_python(typed, python)
     return _as_module(typed, command) if typed.words else typed
 
 
@@ -71,10 +72,12 @@ def understood(words: Sequence[str], command: str) -> Typed:
 # ---------------------------------------------------------------------------------------------
 
 
-def _without_tool(words: list[str], command: str) -> Typed:
+def _without_tool(words: list[str], command: str, named: str) -> Typed:
     tool = words[0] if words else ""
     if tool not in _TOOLS or _is_script(Path(tool)):
-        return Typed(sys.executable, tuple(words))
+        return Typed(named or sys.executable, tuple(words))
+    if named:
+        raise UsageError(f"Both --python and `{tool} run` choose an interpreter.", remedy="Omit one of them.")
     inside = f"Put it before hotlap: `{tool} run hotlap {command} ...`."
     if words[1:2] != ["run"]:
         raise UsageError(f"Only `{tool} run` is supported.", remedy=inside)
@@ -110,7 +113,31 @@ def _interpreter_of_the_project() -> str:
 # ---------------------------------------------------------------------------------------------
 
 
-def _without_python(typed: Typed) -> Typed:
+def named_interpreter(text: str) -> str:
+    """Find the interpreter that a path, an environment's folder, or a name on the search path stands for.
+
+    Raises :class:`UsageError` if there is none.
+    """
+    path = Path(text).expanduser()
+    inside = path / "bin" / "python"
+    found = shutil.which(os.fspath(inside if path.is_dir() else path))
+    if found is None:
+        raise UsageError(
+            f"There is no interpreter {text!r}.", remedy="Give a path such as .venv/bin/python, or the folder .venv."
+        )
+    return os.fspath(Path(found).absolute())  # a link stays one: it decides which environment is used
+
+
+def active_interpreter() -> str:
+    """Find the interpreter of the active environment, or of a virtual environment here or above; empty if none."""
+    conda = os.environ.get("CONDA_PREFIX", "")
+    folders = [Path(it) for it in (os.environ.get("VIRTUAL_ENV", ""), conda) if it]
+    here = Path.cwd()
+    candidates = (it / "bin" / "python" for it in (*folders, *(it / ".venv" for it in (here, *here.parents))))
+    return next((os.fspath(it) for it in candidates if os.access(it, os.X_OK)), "")
+
+
+def _without_python(typed: Typed, named: str) -> Typed:
     """Remove the interpreter and its options if the words begin with one."""
     first = typed.words[0] if typed.words else ""
     if not _PYTHON.fullmatch(Path(first).name):
@@ -118,6 +145,8 @@ def _without_python(typed: Typed) -> Typed:
     is_path = os.sep in first
     if Path(first).is_file() and not (is_path and os.access(first, os.X_OK)):
         return typed  # a script of that name
+    if named and is_path:
+        raise UsageError(f"Both --python and {first!r} name an interpreter.", remedy="Omit one of them.")
     # With a tool in front a bare name means the project's interpreter, else the first one on the path.
     python = shutil.which(first if is_path or typed.python == sys.executable else typed.python)
     if python is None:

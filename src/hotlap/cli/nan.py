@@ -9,6 +9,7 @@ from hotlap.cli import arguments, screen
 from hotlap.cli.answers import add_full_options, show_answer
 from hotlap.cli.arguments import Parser
 from hotlap.cli.options import add_isolation_options, parsed
+from hotlap.cli.workload import add_python_option
 from hotlap.procedures.numbers_hunt import HuntOptions, hunt
 from hotlap.render.nan import nan_report
 from hotlap.render.nan_summary import nan_summary
@@ -33,6 +34,7 @@ another reason, 2 for bad usage."""
 def parser() -> Parser:
     """The command's options."""
     made = Parser("hotlap nan", _DESCRIPTION, _EXAMPLES, usage="hotlap nan [options] SCRIPT [arguments of the script]")
+    add_python_option(made)
     defaults = HuntOptions()
     made.add_argument(
         "--steps",

@@ -16,7 +16,7 @@ from hotlap.cli.answers import add_full_options
 from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import add_cost_options
 from hotlap.cli.goals import objective_from
-from hotlap.cli.workload import workload_from
+from hotlap.cli.workload import add_python_option, interpreter_from, workload_from
 from hotlap.errors import UsageError
 from hotlap.experiment.options import QUICK_SECONDS, BatchChoices, Options, check, with_quick_budget
 from hotlap.levers.api import all_levers
@@ -29,7 +29,9 @@ def script_parser(command: str, description: str, examples: str) -> Parser:
         f"hotlap {command} [options] SCRIPT [arguments of the script]\n"
         f"       hotlap {command} [options] -m MODULE [arguments of the module]"
     )
-    return Parser(f"hotlap {command}", description, examples, usage=usage)
+    made = Parser(f"hotlap {command}", description, examples, usage=usage)
+    add_python_option(made)
+    return made
 
 
 def parsed(made: Parser, words: list[str]) -> tuple[argparse.Namespace, Workload]:
@@ -39,7 +41,7 @@ def parsed(made: Parser, words: list[str]) -> tuple[argparse.Namespace, Workload
     """
     own, target = made.split(words)
     choices = made.parse_args(own)
-    return choices, workload_from(target, made.prog.removeprefix("hotlap "))
+    return choices, workload_from(target, made.prog.removeprefix("hotlap "), interpreter_from(choices))
 
 
 def add_study_options(parser: Parser, *, rounds: bool = True) -> None:

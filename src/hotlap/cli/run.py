@@ -10,7 +10,7 @@ from pathlib import Path
 from hotlap import api, plan
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
-from hotlap.cli.workload import workload_from
+from hotlap.cli.workload import add_python_option, interpreter_from, workload_from
 from hotlap.errors import NOT_BOOTED
 from hotlap.records import Workload
 from hotlap.trial import in_place
@@ -34,6 +34,7 @@ def parser() -> Parser:
     made.add_argument(
         "--plan", type=Path, default=Path("hotlap.toml"), metavar="FILE", help="use this plan (default: hotlap.toml)"
     )
+    add_python_option(made)
     made.add_debug()
     return made
 
@@ -44,7 +45,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     own, target = made.split(words)
     choices = made.parse_args(own)
     read = plan.read(choices.plan)
-    workload = workload_from(target, "run")
+    workload = workload_from(target, "run", interpreter_from(choices, trains=False))
     differs = _other_torch(choices.plan, workload)
     if differs:
         screen.note(differs, style="yellow")

@@ -10,7 +10,7 @@ from hotlap.cli.arguments import Parser
 from hotlap.cli.goals import add_goal_options
 from hotlap.cli.named import named_folder
 from hotlap.cli.trust import add_trust_option
-from hotlap.cli.workload import workload_from
+from hotlap.cli.workload import add_python_option, interpreter_from, workload_from
 from hotlap.errors import UsageError
 
 _DESCRIPTION = """\
@@ -42,6 +42,7 @@ is known so far."""
 _OF_THE_STUDY = (
     "budget", "delta", "parity_steps", "accept_unverified", "seed", "only", "skip", "allow", "show_output",
     "rounds", "startup_limit", "block_limit", "network", "unprotected", "quick", "goal", "slowdown", "batch_flag",
+    "python",
 )  # fmt: skip
 
 
@@ -56,6 +57,7 @@ def parser() -> Parser:
         "       hotlap tune --resume [STUDY] [SCRIPT and arguments, where they hold secrets]",
     )
     add_goal_options(made)
+    add_python_option(made)
     options.add_search_options(made)
     options.add_quick_option(made)
     options.add_lever_options(made)
@@ -76,7 +78,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         path, command = _study_named(target, choices.study)
         given = workload_from(command, "tune") if command else None
         return studies.resumed_study(choices, named_folder(path, "search"), given, engine)
-    workload = workload_from(target, "tune")
+    workload = workload_from(target, "tune", interpreter_from(choices))
     chosen = options.options_from(choices)
     return studies.new_study(choices, workload, chosen, choices.study, engine, engine.search)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -9,22 +10,52 @@ from pathlib import Path
 
 import msgspec
 
-from hotlap.cli.launchers import Typed, has_package, understood
+from hotlap.cli import screen
+from hotlap.cli.arguments import Parser
+from hotlap.cli.launchers import Typed, active_interpreter, has_package, named_interpreter, understood
 from hotlap.errors import UsageError
 from hotlap.records import Workload
+from hotlap.trial.interpreter import check_interpreter, has_torch
 
 _EXAMPLE = "Give one, for example `hotlap {command} train.py --epochs 1` or `hotlap {command} -m package.train`."
 
 
-def workload_from(words: Sequence[str], command: str) -> Workload:
+def add_python_option(parser: Parser) -> None:
+    """Add the interpreter that runs the script."""
+    parser.add_argument(
+        "--python",
+        metavar="PATH",
+        help="run the script with this interpreter, or that of this environment; hotlap need not be installed there "
+        "(default: hotlap's own, or that of the active environment if hotlap's has no torch)",
+    )
+
+
+def interpreter_from(choices: argparse.Namespace, *, trains: bool = True) -> str:
+    """Return the interpreter that ``--python`` names, checked, or that of the active environment; empty for ours.
+
+    Raises :class:`UsageError` if there is none, and :class:`hotlap.errors.ScriptError` if scripts cannot be run with
+    it.
+    """
+    python = named_interpreter(choices.python) if choices.python else ""
+    if not python and not has_torch():
+        python = active_interpreter()
+        if python:
+            screen.note(f"hotlap's environment has no torch: the script is run with {python}.")
+    if python:
+        check_interpreter(python, trains=trains)
+    return python
+
+
+def workload_from(words: Sequence[str], command: str, python: str = "") -> Workload:
     """Find the script or module that the words name, with its arguments.
 
-    ``python -u``, ``torchrun``, ``accelerate launch`` or ``uv run`` may precede it (:mod:`hotlap.cli.launchers`).
+    ``python -u``, ``torchrun``, ``accelerate launch`` or ``uv run`` may precede it (:mod:`hotlap.cli.launchers`);
+    ``python`` is the interpreter that an option names.
 
     Raises :class:`UsageError` when nothing is named, when there is no such script or module, or when what
     precedes it is unknown.
     """
-    typed = understood(words, command)
+    typed = understood(words, command, python)
     if not typed.words or typed.words == ("-m",):
         raise UsageError("No script was given.", remedy=_EXAMPLE.format(command=command))
     found = _module(typed) if typed.words[0] == "-m" else _script(typed)

@@ -32,7 +32,7 @@ Start: TypeAlias = Callable[[Sequence[str], Mapping[str, str]], tuple[int | None
 """Runs a command with these variables added to a trial's environment, and returns its exit status (negative for a
 signal, None where it had to be ended) and what it wrote."""
 
-_OLDEST_PYTHON = (3, 11)
+OLDEST_PYTHON = (3, 11)
 # What `make test-oldest-torch` installs.
 _OLDEST_TORCH = (2, 6)
 _LARGEST_BYTES = 2**20
@@ -150,7 +150,7 @@ def _other_version(python: str, protocol: int) -> ScriptError:
 
 def _check(found: Handshake, python: str, needed: Mapping[str, str]) -> None:
     name = found.executable or python
-    if _numbers(found.python) < _OLDEST_PYTHON:
+    if _numbers(found.python) < OLDEST_PYTHON:
         raise ScriptError(
             f"{name} is Python {found.python}; hotlap needs 3.11 or newer.", remedy="Name a newer interpreter."
         )
