@@ -108,9 +108,9 @@ def test_of_recurrent_layers_it_is_said_what_cannot_be_known(tmp_path: Path) -> 
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "train.py").write_text(RECURRENT, encoding="utf-8")
-    code, estimated, said = asked(folder, "--estimate")
+    code, estimated, said = asked(folder, "--estimate", "--device-memory", "256MiB")
     assert code == 0, said
-    assert any("recurrent layers" in it for it in estimated["warnings"])
+    assert any("Recurrent layers" in it for it in estimated["warnings"])
 
 
 @pytest.mark.slow

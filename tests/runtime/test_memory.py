@@ -207,3 +207,22 @@ def test_a_model_larger_than_this_machine_is_estimated(account: Account, layers:
     parameters = FLOAT * layers * wide * wide
     assert found.peak.parameters == parameters
     assert parameters * 4 <= found.peak.total <= parameters * 4.6 + FLOAT * 8 * wide * wide
+
+
+@pytest.mark.parametrize("length", [5, 70])
+def test_a_recurrent_kernels_workspace_is_estimated_by_running_it_on_a_short_sequence(
+    account: Account, length: int
+) -> None:
+    def train() -> None:
+        net = nn.LSTM(24, 40, 2)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            output, _ = net(torch.randn(length, 6, 24))
+            output.square().mean().backward()
+            optimizer.step()
+
+    real = account(train).peak
+    estimated = account(train, without_data=True).peak
+    assert real.activations > 2 * FLOAT * length * 6 * 40 * 4, "it keeps the gates of each step, among others"
+    assert estimated.activations == pytest.approx(real.activations, rel=0.02)

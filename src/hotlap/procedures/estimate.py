@@ -55,8 +55,8 @@ _DEVICE_IS_MISSING = (
     "not linked with support for mps",
 )
 _RECURRENT = (
-    "The kernels of recurrent layers keep a workspace for the backward pass whose size only a real step tells, so that "
-    "these estimates are too low by it."
+    "Recurrent layers are estimated with the workspace of the CPU's kernels. Those of a device keep other reserves for "
+    "the backward pass, whose size is known only there."
 )
 
 
@@ -75,7 +75,7 @@ def estimate_memory(trials: Trials, draft: StudyDraft, machine: Machine, choices
             where=command_line(trials.workload),
             remedy=_NO_DEVICE if any(it in failure for it in _DEVICE_IS_MISSING) else _NEEDS_NUMBERS,
         )
-    if any(it.recurrent for it in first.facts.models):
+    if choices.device_memory_bytes and any(it.recurrent for it in first.facts.models):
         draft.warn(_RECURRENT)
     _Estimator(trials, draft, machine, choices, first).run()
 
