@@ -2,47 +2,82 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 
 from hotlap import api
 from hotlap.cli import screen
-from hotlap.cli.arguments import Parser
-from hotlap.errors import HotlapError
+from hotlap.cli.arguments import Parser, whole
+from hotlap.errors import HotlapError, UsageError
 from hotlap.machine.doctor import advice
-from hotlap.records import Isolation, Machine
+from hotlap.records import CollectiveRates, Isolation, Machine
 from hotlap.render.doctor import Remark, doctor
 from hotlap.render.isolation import isolation_document
+from hotlap.trial.collectives import measured_collectives
 from hotlap.trial.owned_folder import owned_folder
 
 _DESCRIPTION = """\
 Looks at this machine and measures in a few seconds how fast it multiplies and copies; says what is
-wrong with it for training, how trials are isolated on it, and what to do about both."""
+wrong with it for training, how trials are isolated on it, and what to do about both. With
+--processes it also measures what exchanging data between processes takes, by size."""
+
+_MOST_PROCESSES = 64
 
 
 def parser() -> Parser:
     """The command's options."""
     made = Parser("hotlap doctor", _DESCRIPTION, usage="hotlap doctor [options]")
     made.add_argument("--json", action="store_true", help="print one JSON document")
+    made.add_argument(
+        "--processes", type=_processes, metavar="N",
+        help="also measure all-reduce, all-gather and reduce-scatter between N processes: by NCCL on CUDA devices, "
+        "by gloo without one",
+    )  # fmt: skip
     made.add_debug()
     return made
+
+
+def _processes(word: str) -> int:
+    found = whole(2, word)
+    if found > _MOST_PROCESSES:
+        raise argparse.ArgumentTypeError(f"{word} is more than {_MOST_PROCESSES}")
+    return found
 
 
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
     machine = _machine(engine)
+    collectives = _collectives(machine, choices.processes)
     remarks = [Remark(level=it.level, text=it.text, remedy=it.remedy) for it in advice(machine)]
     if choices.json:
         document = {
             "machine": machine,
             "isolation": isolation_document(machine),
             "advice": [(it.level, it.text, it.remedy) for it in remarks],
+            "collectives": collectives,
         }
         screen.document("doctor", document)
     else:
-        screen.show(doctor(machine, remarks))
+        screen.show(doctor(machine, remarks, collectives))
     return 0
+
+
+def _collectives(machine: Machine, processes: int | None) -> CollectiveRates | None:
+    """Measure between so many processes, one per device where there are any.
+
+    Raises :class:`UsageError` for more processes than devices.
+    """
+    if processes is None:
+        return None
+    devices = sum(it.kind in ("cuda", "rocm") for it in machine.accelerators)
+    if devices and processes > devices:
+        raise UsageError(
+            f"NCCL needs a device for each of {processes} processes, and this machine has {devices}.",
+            remedy=f"Give --processes {devices}." if devices > 1 else "Omit --processes.",
+        )
+    return measured_collectives(processes, "cuda" if devices else "cpu")
 
 
 def _machine(engine: api.Engine) -> Machine:

@@ -173,6 +173,7 @@ from hotlap.records.runs import (
     Stopped,
     TimedOut,
 )
+from hotlap.records.scaling import CollectiveName, CollectiveRate, CollectiveRates
 from hotlap.records.script import (
     ENGINE_PACKAGES,
     GUESSED_SAMPLES,
@@ -256,6 +257,9 @@ __all__ = [
     "Checkout",
     "CheckpointFacts",
     "CollectEvidence",
+    "CollectiveName",
+    "CollectiveRate",
+    "CollectiveRates",
     "Comparison",
     "CompileReport",
     "Completed",

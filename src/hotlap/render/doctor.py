@@ -11,7 +11,7 @@ from rich.constrain import Constrain
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.records import Accelerator, Machine
+from hotlap.records import Accelerator, CollectiveRates, Machine
 from hotlap.render import text
 from hotlap.render.isolation import isolation_facts
 from hotlap.render.layout import Trimmed, indented, paragraphs
@@ -31,8 +31,11 @@ class Remark:
     remedy: str = ""
 
 
-def doctor(machine: Machine, remarks: Sequence[Remark] = ()) -> RenderableType:
-    """The machine in four parts: facts, measured rates, how trials are isolated on it, and problems to fix."""
+def doctor(
+    machine: Machine, remarks: Sequence[Remark] = (), collectives: CollectiveRates | None = None
+) -> RenderableType:
+    """The machine in parts: facts, measured rates, those of collectives if they were measured, how trials are isolated
+    on it, and problems to fix."""
     machine = presentable(machine)
     pieces: list[RenderableType] = [Text("Machine", style="bold"), _pairs(_facts(machine))]
     for it in machine.accelerators:
@@ -40,6 +43,8 @@ def doctor(machine: Machine, remarks: Sequence[Remark] = ()) -> RenderableType:
     rates = list(ceiling_rates(machine))
     if rates:
         pieces += [Text(), Text("Rates measured here", style="bold"), _pairs(rates)]
+    if collectives is not None and collectives.rates:
+        pieces += [Text(), Text(_between(collectives), style="bold"), _pairs(_collectives(collectives))]
     if machine.protection is not None:
         pieces += [Text(), Text("Isolation of trials", style="bold"), _pairs(isolation_facts(machine.protection))]
     known = {text.sentence(it.text) for it in remarks}
@@ -79,6 +84,21 @@ def _facts(machine: Machine) -> Iterator[tuple[str, str]]:
         yield text.one_line(name), text.one_line(setting)
     if not machine.accelerators:
         yield "accelerator", "none found"
+
+
+def _between(collectives: CollectiveRates) -> str:
+    first = collectives.rates[0]
+    return f"Exchange between {first.processes} processes ({text.one_line(first.backend)})"
+
+
+def _collectives(collectives: CollectiveRates) -> Iterator[tuple[str, str]]:
+    """Latency and bandwidth with their standard errors, and how far the measured times are off that line."""
+    for it in collectives.rates:
+        latency = f"{text.duration(it.latency_seconds)} (± {text.duration(it.latency_error_seconds)})"
+        bandwidth = f"{text.size(it.bytes_per_second)}/s (± {100 * it.bandwidth_error:.0f} %)"
+        yield it.name, f"{latency}, then {bandwidth}; measured times differ by up to {100 * it.largest_error:.0f} %"
+    if collectives.hidden_share is not None:
+        yield "next to computation", f"{100 * collectives.hidden_share:.0f} % of the shorter of both is hidden"
 
 
 def _accelerator(it: Accelerator) -> Iterator[tuple[str, str]]:

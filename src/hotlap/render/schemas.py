@@ -17,7 +17,7 @@ from hotlap.compare.records import Difference
 from hotlap.diagnose.trace_verdict import TraceVerdict
 from hotlap.history import History
 from hotlap.plan import FORMAT, plan_schema
-from hotlap.records import ArtefactProof, Check, Costs, Machine, NumbersHunt, Patch, Study
+from hotlap.records import ArtefactProof, Check, CollectiveRates, Costs, Machine, NumbersHunt, Patch, Study
 from hotlap.render.isolation import IsolationDocument
 from hotlap.render.json import VERSIONS, in_seconds, name_in_seconds
 from hotlap.render.lever_pages import LeverPage
@@ -58,7 +58,12 @@ _RECORDS: Mapping[str, tuple[type, ...]] = MappingProxyType(
 
 _FIELDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "doctor": {"machine": Machine, "isolation": IsolationDocument | None, "advice": tuple[_Advice, ...]},
+        "doctor": {
+            "machine": Machine,
+            "isolation": IsolationDocument | None,
+            "advice": tuple[_Advice, ...],
+            "collectives": CollectiveRates | None,
+        },
         "export": {"format": str, "study": str, "written": tuple[str, ...]},
         "findings": {"rules": tuple[RulePage, ...]},
         "levers": {"levers": tuple[LeverPage, ...]},

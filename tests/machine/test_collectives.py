@@ -1,0 +1,96 @@
+"""Collectives by size: the fit and its errors, real ones between two processes, and what ``hotlap doctor`` shows."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from hotlap import records
+from hotlap.cli import doctor as command
+from hotlap.errors import HotlapError, UsageError
+from hotlap.machine.collectives import SIZES, fitted, rate_of
+from hotlap.records import Accelerator, CollectiveRates, Machine
+from hotlap.render.doctor import doctor
+from hotlap.trial.collectives import measured_collectives
+
+
+@given(latency=st.floats(1e-6, 1e-3), rate=st.floats(1e6, 1e11))
+def test_a_line_without_noise_is_found(latency: float, rate: float) -> None:
+    line = fitted([(size, latency + size / rate) for size in SIZES])
+    assert line.largest_error < 1e-6
+    for size in SIZES:
+        assert line.latency + size * line.seconds_per_byte == pytest.approx(latency + size / rate, rel=1e-6)
+
+
+def test_errors_grow_with_the_noise() -> None:
+    def line(noise: float) -> float:
+        points = [(size, (1e-4 + size / 1e9) * (1 + noise * (-1) ** at)) for at, size in enumerate(SIZES)]
+        found = fitted(points)
+        assert found.largest_error == pytest.approx(noise, abs=noise)
+        return found.slope_error / found.seconds_per_byte
+
+    assert 0 < line(0.01) < line(0.1)
+
+
+@pytest.mark.parametrize("points", [[(1, 5.0), (2, 3.0), (4, 1.0)], [(1, 0.1), (100, 20.0), (200, 50.0)]])
+def test_nothing_is_faster_than_no_time(points: list[tuple[int, float]]) -> None:
+    line = fitted(points)
+    assert line.latency >= 0 and line.seconds_per_byte >= 0
+
+
+def test_two_points_are_not_enough() -> None:
+    with pytest.raises(ValueError, match="three"):
+        fitted([(1, 1.0), (2, 2.0)])
+
+
+def test_real_collectives_between_two_processes() -> None:
+    found = measured_collectives(2, seconds=1.0)
+    assert [it.name for it in found.rates] == ["all-reduce", "all-gather", "reduce-scatter"]
+    for it in found.rates:
+        assert (it.backend, it.processes) == ("gloo", 2)
+        assert [size for size, _ in it.seconds_by_bytes] == list(SIZES)
+        assert it.bytes_per_second > 0 and it.latency_seconds >= 0
+    assert found.hidden_share is not None and 0 <= found.hidden_share <= 1
+
+
+@pytest.mark.parametrize("processes", [1, 65])
+def test_numbers_of_processes_that_cannot_be_measured(processes: int) -> None:
+    with pytest.raises(HotlapError, match=f"between {processes} processes"):
+        measured_collectives(processes)
+
+
+RATES = CollectiveRates(
+    rates=(rate_of("all-reduce", "gloo", 2, [(size, 1e-4 + size / 1e9) for size in SIZES]),), hidden_share=0.4
+)
+
+
+def test_the_doctor_shows_latency_bandwidth_and_their_errors() -> None:
+    console = Console(width=100, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(doctor(Machine(), (), RATES))
+    shown = " ".join(captured.get().split())
+    assert "Exchange between 2 processes (gloo)" in shown
+    assert "100 us" in shown and "954 MiB/s" in shown and "40 % of the shorter" in shown
+
+
+def test_devices_have_one_process_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, str]] = []
+    monkeypatch.setattr(command, "measured_collectives", lambda *it: asked.append(it) or RATES)
+    device = Accelerator(kind="cuda", name="A", memory_bytes=1)
+    with pytest.raises(UsageError, match="device for each"):
+        command._collectives(Machine(accelerators=(device,)), 2)
+    assert command._collectives(Machine(accelerators=(device,) * 2), 2) == RATES
+    assert command._collectives(Machine(), 2) == RATES
+    assert command._collectives(Machine(), None) is None
+    assert asked == [(2, "cuda"), (2, "cpu")]
+
+
+def test_rates_survive_json() -> None:
+    text = json.loads(msgspec.json.encode(RATES))
+    assert msgspec.convert(text, records.CollectiveRates) == RATES
