@@ -30,8 +30,9 @@ class Profile(Record, frozen=True, kw_only=True):
     ``evidence``, ``breakdowns`` (one per rank), ``operators`` and ``host_time`` come from the profiled run, whose times
     are longer, and so is its start-up of ``watched_startup_seconds``. With several ranks, ``rank_step_seconds`` are the
     wall seconds of each step, one row per rank, ``rank_forward_seconds`` those until backward was called, and
-    ``rank_other_seconds`` those outside of all phases. ``run_seconds`` is the duration of an unmodified run that ended
-    by itself (0: hotlap ended it, and its length is unknown). ``batch_rates`` are the rates of the model alone with
+    ``rank_other_seconds`` those outside of all phases; ``rank_losses`` and ``rank_samples`` are each step's loss and
+    samples. ``run_seconds`` is the duration of an unmodified run that ended by itself (0: hotlap ended it, and its
+    length is unknown). ``batch_rates`` are the rates of the model alone with
     other batch sizes, if requested. ``fresh_bytes_per_step`` is the memory that the system had to provide in an
     unmodified step. ``outcomes`` are the results of trials of levers so far; there are none before the first trial.
     ``disturbed`` are the measurements during which other processes kept the machine busy.
@@ -58,6 +59,8 @@ class Profile(Record, frozen=True, kw_only=True):
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
     rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
     rank_other_seconds: tuple[tuple[float, ...], ...] = ()
+    rank_losses: tuple[tuple[float | None, ...], ...] = ()
+    rank_samples: tuple[tuple[int, ...], ...] = ()
     run_seconds: float = 0.0
     fresh_bytes_per_step: float = 0.0
     outcomes: tuple[Outcome, ...] = ()

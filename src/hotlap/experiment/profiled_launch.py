@@ -137,6 +137,8 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
         rank_step_seconds=run.rank_step_seconds,
         rank_forward_seconds=run.rank_forward_seconds,
         rank_other_seconds=run.rank_other_seconds,
+        rank_losses=run.rank_losses,
+        rank_samples=run.rank_samples,
         disturbed=bounds.disturbed,
         run_seconds=run.wall_seconds if isinstance(run.ending, Completed) else 0.0,
         fresh_bytes_per_step=_fresh_bytes_per_step(run),
