@@ -16,12 +16,26 @@ from hotlap.cli.main import COMMANDS
 PAGE = Path(__file__).parents[2] / "docs" / "recipes" / "ci.md"
 
 
+def workflows() -> list[dict[str, Any]]:
+    """That with the action of this repository, and that without it."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [yaml.safe_load(it) for it in blocks]
+
+
 @pytest.fixture(scope="module")
 def workflow() -> dict[str, Any]:
-    (block,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    found = yaml.safe_load(block)
-    assert isinstance(found, dict)
-    return found
+    _, plain = workflows()
+    return plain
+
+
+def test_the_action_is_given_inputs_that_it_has() -> None:
+    with_action, _ = workflows()
+    (step,) = (it for it in steps(with_action) if "/hotlap@" in it.get("uses", ""))
+    action = yaml.safe_load((PAGE.parents[2] / "action.yml").read_text(encoding="utf-8"))
+    required = {name for name, it in action["inputs"].items() if it.get("required")}
+    assert required <= set(step["with"]) <= set(action["inputs"])
+    assert with_action["permissions"] == {"contents": "read", "pull-requests": "write"}
+    test_its_history_is_whole(with_action)
 
 
 def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:

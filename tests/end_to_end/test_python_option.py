@@ -84,7 +84,7 @@ def test_a_script_of_another_environment_is_profiled(apart: tuple[str, str], tmp
     code, out, err = run(tool, "profile", "--json", "--quiet", "--python", training, "train.py", folder=project)
     assert code == 0, err
     study = json.loads(out)
-    assert study["workload"]["python"] == training and study["account_before"]["wall"] > 0
+    assert study["workload"]["python"] == training and study["account_before"] is not None
 
 
 def test_a_path_a_folder_and_a_name_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
