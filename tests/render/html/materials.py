@@ -11,7 +11,7 @@ import msgspec
 from trace_writer import TraceWriter, training_trace
 
 from hotlap.diagnose.profile import Profile
-from hotlap.evidence import MemoryTimeline, RunEvidence
+from hotlap.evidence import LineSamples, MemoryTimeline, RunEvidence, SampledLine
 from hotlap.measure.parity.curves import loss_curves
 from hotlap.records import (
     AllocatorUse,
@@ -234,6 +234,24 @@ def timings() -> Timings:
     )
 
 
+def sampled() -> LineSamples:
+    """Make samples of three lines: two phases of steps, and start-up, which is no part of a step."""
+    step = CallSite(role="call", file="train.py", line=40, function="main")
+    data = CallSite(role="call", file="train.py", line=12, function="load")
+    call = "torch.nn.Module.__call__"
+    return LineSamples(
+        interval_seconds=0.01,
+        samples=700,
+        lines=(
+            SampledLine(phase="data_wait", samples=300, seconds=3.0, site=data, called="PIL.Image.open"),
+            SampledLine(phase="forward", samples=100, seconds=1.0, site=step, called=call, innermost="torch.conv2d"),
+            SampledLine(phase="forward", samples=50, seconds=0.5, site=step, called=call, innermost="torch.relu"),
+            SampledLine(phase="forward", samples=50, seconds=0.5),
+            SampledLine(phase="startup", samples=200, seconds=2.0, site=step, called="import"),
+        ),
+    )
+
+
 def full_material(folder: Path) -> Material:
     rates = loader_rates()
     study = msgspec.structs.replace(
@@ -258,7 +276,7 @@ def full_material(folder: Path) -> Material:
     )
     return Material(
         study=study,
-        profile=Profile(evidence=RunEvidence(memory=memory())),
+        profile=Profile(evidence=RunEvidence(memory=memory(), sampled=sampled(), observed_steps=10)),
         lanes=lanes(folder),
         command="hotlap tune --seed 3 train.py --epochs 1",
         seed=3,
@@ -356,6 +374,21 @@ def hostile_material(folder: Path) -> Material:
         writer.step(number, number * 1000, 990)
         writer.host("operator", ATTACK, number * 1000 + 10, 300)
         writer.launch(ATTACK, number * 1000 + 320, number * 1000 + 330, 40)
+    line = SampledLine(
+        phase="forward",
+        samples=1,
+        seconds=1.0,
+        site=CallSite(role="call", file=ATTACK, line=1, function=ATTACK),
+        called=ATTACK,
+        innermost=f"{ATTACK}2",
+        native=ATTACK,
+    )
+    profile = Profile(evidence=RunEvidence(observed_steps=1, sampled=LineSamples(samples=1, lines=(line,))))
     return Material(
-        study=study, lanes=lanes(folder, writer), command=ATTACK, seed=1, patch=f"--- {ATTACK}\n+{ATTACK}\n"
+        profile=profile,
+        study=study,
+        lanes=lanes(folder, writer),
+        command=ATTACK,
+        seed=1,
+        patch=f"--- {ATTACK}\n+{ATTACK}\n",
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CHARTS = {"replicates", "step-series", "step-histogram", "steps", "levers", "ceilings", "losses", "difference",
           "loader", "batch-search", "batch-search-memory", "batch-sizes", "memory-peaks", "memory", "memory-account",
-          "timeline"}  # fmt: skip
+          "flame", "timeline"}  # fmt: skip
 TEXT_CONTRAST, LARGE_TEXT_CONTRAST, GRAPHICS_CONTRAST = 4.5, 3.0, 3.0
 """Web Content Accessibility Guidelines 2.2, criteria 1.4.3 and 1.4.11, level AA."""
 
@@ -136,7 +136,7 @@ def test_contents_stay_in_view_on_a_wide_screen(browser: Browser, full_page: Pat
 def test_a_command_can_be_copied(browser: Browser, full_page: Path) -> None:
     with opened(browser, full_page, permissions=["clipboard-read", "clipboard-write"]) as page:
         page.click(".next .copy")
-        page.wait_for_function("document.querySelector('.next .copy').textContent === 'Copied'")
+        page.wait_for_function("() => document.querySelector('.next .copy').textContent === 'Copied'")
         assert page.evaluate("navigator.clipboard.readText()") == page.inner_text(".next code")
     with opened(browser, full_page, java_script_enabled=False) as page:
         assert page.locator(".next .copy").is_hidden()
@@ -172,6 +172,24 @@ def test_no_injected_script_can_run(browser: Browser, full_page: Path, tmp_path:
     page.goto(spoilt.as_uri())
     assert page.evaluate("window.hacked") is None
     context.close()
+
+
+def test_spans_are_found_by_name(browser: Browser, full_page: Path) -> None:
+    with opened(browser, full_page) as page:
+        faded = """() => [...document.querySelectorAll("#figure-flame .live .mark-rect path")]
+          .filter(it => getComputedStyle(it).fillOpacity < 0.1).length"""
+        assert page.evaluate(faded) == 0
+        page.fill("#figure-flame [data-search]", "  IMAGE ")
+        page.wait_for_function(f"() => ({faded})() > 0")
+        assert page.inner_text("#figure-flame .matches") == "1 of 9 match"
+        assert page.evaluate(faded) == 8
+        page.fill("#figure-flame [data-search]", "")
+        page.wait_for_function(f"() => ({faded})() === 0")
+        assert page.inner_text("#figure-flame .matches") == ""
+        page.fill("#figure-timeline [data-search]", "no such name")
+        assert page.inner_text("#figure-timeline .matches").startswith("0 of ")
+    with opened(browser, full_page, java_script_enabled=False) as page:
+        assert page.locator("#figure-flame [data-search]").is_hidden()
 
 
 def test_zoom_by_mouse(browser: Browser, full_page: Path) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 import fakes
 import msgspec
 import pytest
-from materials import loader_rates, timings
+from materials import loader_rates, sampled, timings
 
+from hotlap.diagnose.profile import Profile
+from hotlap.evidence import LineSamples, RunEvidence, SampledLine
 from hotlap.records import Plan, Study, Timings
-from hotlap.render.html.charts import ceilings, memory_peaks, replicates, step_times
+from hotlap.render.html.charts import ceilings, flame, memory_peaks, replicates, step_times
 from hotlap.render.html.parts import Chart
 from hotlap.render.material import Material
 
@@ -105,7 +107,7 @@ def test_the_ceiling_of_the_new_loader_is_drawn() -> None:
     assert found is not None
     rows = {it["name"]: it["rate"] for it in found.drawn["data"]["values"]}
     assert rows["loader with the plan"] == pytest.approx(1 / shown.seconds_per_sample)
-    assert "but for the loader with the plan's setting" in found.notes[0]
+    assert "timed alone, without the other levers of the plan" in found.notes[1]
     other = ceilings.chart(msgspec.structs.replace(study, plan=Plan(settings=(fakes.MIXED,))))
     assert other is not None and "loader with the plan" not in str(other.drawn)
 
@@ -119,6 +121,38 @@ def test_peaks_are_drawn_before_and_after() -> None:
         ("device, after", "4.2 GiB"),
     ]
     assert found.notes[0].startswith("The device's peak"), "the host's was not measured on both sides"
+
+
+def test_a_step_is_nested_by_phase_line_and_function() -> None:
+    profile = Profile(evidence=RunEvidence(observed_steps=10, sampled=sampled()))
+    (found,) = flame.for_page(Material(study=fakes.FINISHED, profile=profile))
+    bars = {(it["level"], it["name"]): (it["start"], it["end"]) for it in values(found, 1)}
+    assert bars == {
+        (0, "data wait"): (0, 300),
+        (1, "train.py:12 load"): (0, 300),
+        (2, "PIL.Image.open"): (0, 300),
+        (0, "forward"): (300, 500),
+        (1, "train.py:40 main"): (300, 450),
+        (2, "torch.nn.Module.__call__"): (300, 450),
+        (3, "torch.conv2d"): (300, 400),
+        (3, "torch.relu"): (400, 450),
+        (1, "not in the script"): (450, 500),
+    }, "milliseconds per step, longest first, without start-up"
+    assert [it["label"] for it in values(found, 1) if it["level"] == 2] == ["open", "__call__"]
+    assert found.table.rows[0] == ("train.py:12 load", "data wait", "300 ms", "60 %")
+
+
+def test_slivers_of_a_step_are_not_drawn() -> None:
+    many = tuple(SampledLine(phase="forward", samples=1, seconds=1.0, called=f"f{it}") for it in range(2000))
+    profile = Profile(evidence=RunEvidence(observed_steps=10, sampled=LineSamples(lines=many)))
+    (found,) = flame.for_page(Material(study=fakes.FINISHED, profile=profile))
+    assert len(values(found, 1)) == 2
+
+
+def test_without_samples_of_steps_there_is_no_flame_view() -> None:
+    started = LineSamples(lines=(SampledLine(phase="startup", samples=1, seconds=1.0),))
+    for evidence in (RunEvidence(observed_steps=10, sampled=started), RunEvidence(sampled=sampled())):
+        assert not flame.for_page(Material(study=fakes.FINISHED, profile=Profile(evidence=evidence)))
 
 
 def test_peaks_of_one_side_are_not_drawn() -> None:

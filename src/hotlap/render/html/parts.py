@@ -18,7 +18,8 @@ class Chart:
     ``name`` is its identifier in the page, ``description`` says in a sentence what it shows, ``legend`` what each
     colour (a CSS one) stands for; the page sets it, since text wraps better than a drawing. ``still`` is drawn in place
     of ``drawn`` where no script runs, for charts that would be too large; ``zooms`` says that it can be moved about in,
-    along an axis of that ``unit``; its data named ``steps`` are where each ``stretch`` of it begins.
+    along an axis of that ``unit``; its data named ``steps`` are where each ``stretch`` of it begins. ``searches`` says
+    that its data named ``spans`` can be searched by name, which sets the parameter ``sought``.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Chart:
     notes: tuple[str, ...] = ()
     still: Specification | None = None
     zooms: bool = False
+    searches: bool = False
     unit: str = "ms"
     stretch: str = "step"
 

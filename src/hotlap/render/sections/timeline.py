@@ -25,12 +25,13 @@ class TraceFile:
 
 def page(material: Material) -> Section[PageBlock]:
     """The timeline, its longest events, and the trace."""
-    return Section(title, (*_timeline(material), *_trace(material.study.trace_path)))
+    flame = Figure("flame", heading=True)
+    return Section(title, (flame, *_timeline(material), *_trace(material.study.trace_path)))
 
 
 def _timeline(material: Material) -> Iterator[PageBlock]:
     if material.lanes is not None and material.lanes.lanes:
-        yield Figure("timeline")
+        yield Figure("timeline", heading=True)
         yield longest_table(material.lanes)
 
 

@@ -99,7 +99,8 @@ def _with_plan(study: Study) -> dict[str, float]:
 
 def _notes(study: Study, beyond: list[str]) -> Iterator[str]:
     if study.account_after is not None and study.plan.settings:
-        but = " but for the loader with the plan's setting" if _with_plan(study) else ""
-        yield f"The ceilings are those of the unmodified script{but}; a plan that changes the model moves them as well."
+        yield "The ceilings are those of the unmodified script; a plan that changes the loader or the model moves them."
+    if _with_plan(study):
+        yield "The loader with the plan's setting was timed alone, without the other levers of the plan."
     if beyond:
         yield f"Too far above to be drawn: {text.listed(beyond)} samples per second."

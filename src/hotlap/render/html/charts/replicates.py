@@ -42,7 +42,7 @@ def _chart(speed: SpeedComparison, timings: Timings) -> Chart:
     dots = list(_dots(timings))
     names = [_name(it) for it in range(len(timings.plan))]
     y = {"field": "replicate", "type": "nominal", "sort": names, "title": None}
-    scale, axis = {"type": "log", "nice": False}, {"format": ".3~r"}
+    scale, axis = {"type": "log", "nice": False, "padding": 6}, {"format": ".3~r"}
     x = {"type": "quantitative", "title": "speedup (logarithmic)", "scale": scale, "axis": axis}
     means = [{**it, "ratio": _mean(it["ratios"])} for it in _of_replicates(timings)]
     rows = [(it["replicate"], *(text.ratio(_mean(it[arm])) for arm in ("ratios", "again"))) for it in means]

@@ -21,6 +21,7 @@ _LONGEST_NAME, _SHORTENED_NAME = 90, 24
 _MOST_NAME_BYTES = 250_000
 """Names longer than this in total are shortened, so that the page stays small."""
 
+_OTHER = {"test": "sought !== '' && indexof(lower(datum.name), sought) < 0", "value": 0.1}
 _STILL_SPANS = 240
 _LONGEST_SHOWN = 12
 _KINDS: dict[SpanKind, tuple[str, str]] = {
@@ -56,6 +57,7 @@ def chart(lanes: Lanes | None) -> Chart | None:
         legend=_legend(lanes),
         notes=tuple(_notes(lanes)),
         zooms=True,
+        searches=True,
     )
 
 
@@ -87,7 +89,7 @@ def _drawn(lanes: Lanes) -> Specification:
     colour = {"field": "kind", "scale": colours(_legend(lanes))}
     return specification(
         height=_ROW_PIXELS * len(lanes.lanes),
-        params=[{"name": "from", "value": 0}, {"name": "to", "value": end}],
+        params=[{"name": "from", "value": 0}, {"name": "to", "value": end}, {"name": "sought", "value": ""}],
         layer=[
             {
                 "data": {"name": "steps", "values": _steps(lanes)},
@@ -102,6 +104,7 @@ def _drawn(lanes: Lanes) -> Specification:
                     "x2": {"field": "end"},
                     "y": y,
                     "color": colour,
+                    "opacity": {"condition": _OTHER, "value": 1},
                     "tooltip": [
                         {"field": "name"},
                         {"field": "time"},

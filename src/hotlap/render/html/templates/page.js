@@ -20,6 +20,7 @@
       const drawn = JSON.parse(document.getElementById(`drawn-${figure.dataset.chart}`).textContent);
       const { view } = await window.vegaEmbed(live, drawn, options);
       if ("zooms" in figure.dataset) zoomable(figure, place, view);
+      searchable(figure, view);
       figure.dataset.ready = "";
     } catch (error) {
       live.replaceWith(still);
@@ -84,6 +85,19 @@
     selectable(place, (start, end) => show(timeAt(start), timeAt(end)));
     for (const it of figure.querySelectorAll(".zoom, .needs-script")) it.hidden = false;
     show(0, whole);
+  };
+
+  // What is not sought fades, and the number of hits is said.
+  const searchable = (figure, view) => {
+    const field = figure.querySelector("[data-search]");
+    if (!field) return;
+    const spans = view.data("spans").map((it) => it.name.toLowerCase());
+    field.addEventListener("input", () => {
+      const sought = field.value.trim().toLowerCase();
+      const hits = spans.filter((it) => it.includes(sought)).length;
+      figure.querySelector(".matches").textContent = sought ? `${hits} of ${spans.length} match` : "";
+      view.signal("sought", sought).runAsync();
+    });
   };
 
   // Dragging across the drawing selects a stretch; a click, which moves less than a few pixels, selects nothing.
