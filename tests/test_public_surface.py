@@ -85,8 +85,8 @@ def test_other_names_do_not_exist() -> None:
         (
             "tune",
             ["script", "arguments", "module", "objective", "budget_seconds", "only", "skip", "allow", "batch_flag",
-             "accept_unverified", "delta", "seed", "parity_steps", "quick", "network", "unprotected", "directory",
-             "plan_path", "on_progress"],
+             "accept_unverified", "delta", "seed", "parity_steps", "quick", "sample_cache_bytes",
+             "network", "unprotected", "directory", "plan_path", "on_progress"],
         ),
     ],
 )  # fmt: skip

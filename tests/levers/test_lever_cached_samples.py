@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -23,6 +25,7 @@ from hotlap.records import (
 )
 
 KEPT = make_setting("cached-samples")
+IN_FILE = make_setting("cached-samples", file_bytes=1 << 20)
 
 
 class Prepared(Dataset):
@@ -185,6 +188,99 @@ def test_spawned_workers_get_what_was_kept(driver: Any) -> None:
     driver.install(KEPT)
     loader = driver.loader(Prepared(), batch_size=4, num_workers=1, multiprocessing_context="spawn")
     assert [str(it) for it in driver.batches(loader)] == plain
+
+
+# -- in a file ---------------------------------------------------------------------------------------
+
+
+class Varied(Prepared):
+    """Every kind of value, with shapes that differ between samples."""
+
+    def __getitem__(self, index: int) -> Any:
+        self.asked += 1
+        channels_last = torch.arange(24.0).reshape(1, 2, 3, 4).to(memory_format=torch.channels_last) + index
+        return {
+            "half": torch.full((index % 3, 2), index, dtype=torch.bfloat16),
+            "flags": torch.tensor([True, False]),
+            "strided": channels_last,
+            "scalar": torch.tensor(index),
+            "arrays": [np.arange(index % 4, dtype=np.int16), np.float32(index), np.empty((0, 2))],
+            "values": (index, -0.0, float("nan"), 1 << 70, None, True, "name", b"bytes", 1j * index),
+            index: "a key that differs",
+        }
+
+
+def folder_of(monkeypatch: pytest.MonkeyPatch, path: Path) -> Path:
+    monkeypatch.setenv("HOTLAP_RUN_DIRECTORY", str(path))
+    return path
+
+
+def as_they_are(sample: Any) -> Any:
+    return sample
+
+
+@pytest.mark.parametrize("arguments", [{}, {"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}])
+def test_samples_in_a_file_are_the_same_and_prepared_once(
+    driver: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: Any
+) -> None:
+    folder_of(monkeypatch, tmp_path)
+    plain = of(driver, Varied(), collate_fn=as_they_are, **arguments)
+    driver.install(IN_FILE)
+    dataset = Varied()
+    assert of(driver, dataset, collate_fn=as_they_are, **arguments) == plain
+    assert dataset.asked <= 12 + 2 * 8 + 3 * 8
+    assert driver.hooks.notes == [] and list(tmp_path.iterdir()) == []
+
+
+def test_types_and_layouts_come_back_and_batches_may_be_written_to(
+    driver: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder_of(monkeypatch, tmp_path)
+    driver.install(IN_FILE)
+    loader = driver.loader(Varied(), batch_size=None, collate_fn=as_they_are)
+    for _ in range(2):
+        for number, sample in enumerate(driver.batches(loader)):
+            expected = Varied()[number]
+            assert list(sample) == list(expected)
+            assert sample["strided"].stride() == expected["strided"].stride()
+            assert sample["strided"].eq(expected["strided"]).all()
+            assert [type(it) for it in sample["arrays"]] == [type(it) for it in expected["arrays"]]
+            assert [type(it) for it in sample["values"]] == [type(it) for it in expected["values"]]
+            sample["strided"].fill_(-1)
+            assert sample["arrays"][0].tolist() == list(range(number % 4))
+            sample["arrays"][0][:] = -1
+
+
+def test_spawned_workers_open_the_file_again(driver: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder_of(monkeypatch, tmp_path)
+    plain = [str(it) for it in DataLoader(Prepared(), batch_size=4)]
+    driver.install(IN_FILE)
+    loader = driver.loader(Prepared(), batch_size=4, num_workers=1, multiprocessing_context="spawn")
+    assert [str(it) for it in driver.batches(loader)] == plain
+
+
+def test_samples_beyond_the_bound_are_read_as_before(
+    driver: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder_of(monkeypatch, tmp_path)
+    driver.install(make_setting("cached-samples", file_bytes=1000))
+    dataset = Prepared()
+    loader = driver.loader(dataset, batch_size=4)
+    for _ in range(2):
+        assert len(list(driver.batches(loader))) == 3
+    (note,) = driver.hooks.notes
+    assert "they take more than the file" in note
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_tried_where_memory_does_not_hold_them_and_the_bound_does() -> None:
+    small = situation(memory_bytes=40_000_000)
+    assert "--sample-cache" in lever.obstacle(small).reason  # type: ignore[union-attr]
+    allowed = msgspec.structs.replace(small, sample_cache_bytes=20_000_000)
+    assert lever.obstacle(allowed) is None
+    assert lever.candidates(allowed) == (make_setting("cached-samples", file_bytes=20_000_000),)
+    assert lever.candidates(situation()) == (KEPT,)
+    assert lever.obstacle(msgspec.structs.replace(small, sample_cache_bytes=1_000_000)) is not None
 
 
 # -- when it is tried --------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ def tune(
     seed: int = 0,
     parity_steps: int = 300,
     quick: bool = False,
+    sample_cache_bytes: int = 0,
     network: NetworkMode = "open",
     unprotected: bool = False,
     directory: str | os.PathLike[str] = STUDIES,
@@ -79,6 +80,7 @@ def tune(
         seed=seed,
         parity_steps=parity_steps,
         quick=quick,
+        sample_cache_bytes=sample_cache_bytes,
         network=network,
         unprotected=unprotected,
     )

@@ -190,6 +190,14 @@ def add_lever_options(parser: Parser) -> None:
         metavar="A,B",
         help="also try these, although they change what is learned",
     )
+    group.add_argument(
+        "--sample-cache",
+        type=arguments.size,
+        default=0,
+        metavar="SIZE",
+        help="let `cached-samples` keep samples that do not fit into memory in a file of at most this size, for each "
+        "training process: 20GB (default: no file)",
+    )
 
 
 def add_batch_flag_option(group: argparse._ActionsContainer) -> None:
@@ -252,6 +260,7 @@ def options_from(choices: argparse.Namespace) -> Options:
         delta=choices.delta,
         parity_steps=choices.parity_steps,
         quick=getattr(choices, "quick", False),
+        sample_cache_bytes=getattr(choices, "sample_cache", 0),
         batch=BatchChoices(flag=getattr(choices, "batch_flag", "")),
         objective=objective_from(choices),
     )

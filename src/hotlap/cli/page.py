@@ -139,6 +139,8 @@ def _changed(options: Options, parser: Parser) -> Iterator[Sequence[str]]:
     for flag, names in (("--only", options.only), ("--skip", options.skip), ("--allow", options.allow)):
         if names:
             yield flag, ",".join(names)
+    if options.sample_cache_bytes:
+        yield "--sample-cache", f"{options.sample_cache_bytes}B"
     if options.quality != Options().quality:
         yield "--quality", f"{options.quality:g}"
     if options.accept_unverified:

@@ -42,7 +42,7 @@ is known so far."""
 _OF_THE_STUDY = (
     "budget", "delta", "parity_steps", "accept_unverified", "seed", "only", "skip", "allow", "show_output",
     "rounds", "startup_limit", "block_limit", "network", "unprotected", "quick", "goal", "slowdown", "batch_flag",
-    "python",
+    "python", "sample_cache",
 )  # fmt: skip
 
 

@@ -64,6 +64,7 @@ def measure_ceilings(trials: Trials, draft: StudyDraft, observation: Observation
         account=phases,
         device_peak_bytes=run.device_peak_bytes,
         host_peak_bytes=run.host_peak_bytes,
+        sample_cache_bytes=trials.options.sample_cache_bytes,
     )
     ceilings: list[Ceiling] = []
     rates: tuple[LoaderRate, ...] = ()

@@ -57,8 +57,8 @@ class Options(Record, frozen=True, kw_only=True):
     per replicate (None: chosen adaptively, 8 to 40). With ``batch_sizes`` a profile also times the model at other batch
     sizes; ``batch`` are the options of ``hotlap batch``, and ``memory_steps`` the steps that ``hotlap memory`` counts.
     ``estimate`` computes memory instead, without running. ``quality`` is the required cosine and agreement of a model's
-    outputs. ``quick`` is a quick look without proof. ``network`` and ``unprotected`` say how trials are isolated
-    (:class:`hotlap.records.Isolation`).
+    outputs. Prepared samples may take ``sample_cache_bytes`` of a disk (0: none). ``quick`` is a quick look without
+    proof. ``network`` and ``unprotected`` say how trials are isolated (:class:`hotlap.records.Isolation`).
     """
 
     objective: Objective = Objective()
@@ -80,6 +80,7 @@ class Options(Record, frozen=True, kw_only=True):
     memory_steps: int = 12
     estimate: EstimateChoices | None = None
     quick: bool = False
+    sample_cache_bytes: int = 0
     network: NetworkMode = "open"
     unprotected: bool = False
 

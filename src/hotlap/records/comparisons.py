@@ -89,6 +89,7 @@ class Situation(Record, frozen=True, kw_only=True):
     device_peak_bytes: int = 0
     host_peak_bytes: int = 0
     proposed_batch: ProposedBatch | None = None
+    sample_cache_bytes: int = 0
     block_costs: tuple[BlockCost, ...] = ()
     most_slowdown: float | None = None
 

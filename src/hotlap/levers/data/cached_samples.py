@@ -1,4 +1,4 @@
-"""Each sample is prepared once and cached in memory.
+"""Each sample is prepared once and cached in memory, or in a file.
 
 ## What it does
 Many data sets compute the same sample from the same index in every epoch: they decode, resize, normalise, tokenise.
@@ -6,13 +6,18 @@ Before the first epoch of a training `DataLoader` over a map-style data set, eve
 from then on a copy of it is returned. Forked workers share the cache. At the start of each epoch some samples are
 prepared again and compared: if one differs, the cache is dropped and the data set is read as before.
 
+Samples that do not fit into memory are cached in a memory-mapped file if the option `--sample-cache` names the bytes
+that it may take (`file_bytes` in a plan). In trials it is stored next to the study, with `hotlap run` in the folder
+for temporary files. It has no name and takes at most half of the disk's free space; its space is free again when the
+processes that share it have ended. Each training process has a file of its own.
+
 ## When it helps
-If the step waits for data, preparing a sample takes longer than copying it, all samples fit into memory, and there is
-more than one epoch.
+If the step waits for data, preparing a sample takes longer than copying it, all samples fit into memory or into the
+file, and there is more than one epoch.
 
 ## What it costs
-Memory for all samples, and a longer start, since one process prepares them all. The first epoch gains nothing overall,
-since its work is only done earlier.
+Memory or disk space for all samples, and a longer start, since one process prepares them all. The first epoch gains
+nothing overall, since its work is only done earlier.
 
 Not changed, with a note: data sets that draw random numbers, that return different samples for the same index, that
 have a `set_epoch` method, or that return objects other than tensors, arrays, numbers and text (in tuples, lists and
@@ -35,12 +40,16 @@ dictionaries). Random augmentation on top of a decoded file counts as random: ke
 
 from __future__ import annotations
 
+import os
 import random
 import sys
+import tempfile
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from hotlap.levers.api import Parameter
 from hotlap.levers.support.evaluation import evaluation_watch
+from hotlap.levers.support.sample_file import SampleFile, TooLarge
 from hotlap.levers.support.situations import bound_without, make_setting
 from hotlap.records import (
     LoaderFacts,
@@ -54,13 +63,12 @@ from hotlap.records import (
 )
 
 if TYPE_CHECKING:
-    from hotlap.levers.api import Parameter
     from hotlap.runtime.hooks import Fetch, Hooks
 
-title = "Samples prepared once and cached in memory"
+title = "Samples prepared once and cached"
 proof: Proof = "exact"
 addresses = ("loader-bound", "slow-transform")
-parameters: dict[str, Parameter] = {}
+parameters = {"file_bytes": Parameter(int, minimum=1, required=False)}
 
 NAME = "cached-samples"
 MEMORY_SHARE = 0.2
@@ -82,10 +90,10 @@ def obstacle(situation: Situation) -> Skipped | None:
         return Skipped(reason="The data set is iterable, or its length is unknown: samples have no index.")
     if any(it.draws_random for it in loaders):
         return Skipped(reason="Fetching a sample draws random numbers, so it differs each time.")
-    size, allowed = sum(map(_bytes, loaders)) * situation.facts.processes, MEMORY_SHARE * situation.machine.memory_bytes
-    if size > allowed > 0:
+    if not _fits_into_memory(situation) and _size(situation) > situation.sample_cache_bytes * situation.facts.processes:
         return Skipped(
-            reason=f"All samples take about {size / 1e9:.1f} GB, more than {MEMORY_SHARE:.0%} of this machine's memory."
+            reason=f"All samples take about {_size(situation) / 1e9:.1f} GB, more than {MEMORY_SHARE:.0%} of this "
+            "machine's memory. `--sample-cache` allows a file of a given size for them."
         )
     seconds = sum(map(_samples, loaders)) * _seconds_per_sample(situation)
     if seconds > MOST_SECONDS:
@@ -101,8 +109,21 @@ def bound(situation: Situation) -> float | None:
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """There are no parameters."""
-    return (make_setting(NAME),)
+    """In memory where all samples fit, else in a file."""
+    if _fits_into_memory(situation):
+        return (make_setting(NAME),)
+    return (make_setting(NAME, file_bytes=max(1, situation.sample_cache_bytes)),)
+
+
+def _fits_into_memory(situation: Situation) -> bool:
+    """Whether a part of the memory holds them, or how much there is is unknown."""
+    allowed = MEMORY_SHARE * situation.machine.memory_bytes
+    return not _size(situation) > allowed > 0
+
+
+def _size(situation: Situation) -> float:
+    """The bytes of the samples of all processes."""
+    return sum(map(_bytes, situation.facts.training_loaders)) * situation.facts.processes
 
 
 def _samples(loader: LoaderFacts) -> int:
@@ -138,13 +159,14 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 def install(hooks: Hooks, setting: Setting) -> None:
     """Make each training loader's iterators read cached samples, if that is safe."""
     evaluates = evaluation_watch(hooks)
+    file_bytes = int(dict(setting.values).get("file_bytes", 0))
     kept: WeakKeyDictionary[Any, KeptSamples | None] = WeakKeyDictionary()
 
     def start_epoch(loader: Any, start: Fetch) -> Any:
         if loader not in kept:
             if evaluates():
                 return start()
-            kept[loader] = _keep(hooks, loader)
+            kept[loader] = _keep(hooks, loader, file_bytes)
         samples = kept[loader]
         if samples is not None and not samples.still_the_same():
             hooks.note(f"The samples of {type(loader.dataset).__name__} are no longer cached: they have changed.")
@@ -162,12 +184,16 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
 
 class KeptSamples:
-    """A data set that returns copies of another one's samples and forwards all other attributes to it."""
+    """A data set that returns copies of another one's samples and forwards all other attributes to it.
 
-    def __init__(self, torch: Any, dataset: Any) -> None:
+    They are in memory, or in a file of at most ``file_bytes`` bytes if that is not 0.
+    """
+
+    def __init__(self, torch: Any, dataset: Any, file_bytes: int = 0) -> None:
         self.dataset = dataset
         self._torch = torch
-        self._samples: list[Any] = []
+        self._file_bytes = file_bytes
+        self._samples: list[Any] | SampleFile = []
         self._chosen = random.Random(0)
 
     def fill(self) -> str:
@@ -181,10 +207,26 @@ class KeptSamples:
                 return "it returns different samples for the same index"
             if _random_state(self._torch) != random_state:
                 return "it draws random numbers"
-        self._samples = [_copied(self._torch, _fetch(self.dataset, number)) for number in range(len(self.dataset))]
+        try:
+            self._samples = self._filled()
+        except TooLarge:
+            return f"they take more than the file of {self._file_bytes / 1e9:g} GB, or than half of the free space"
         if _random_state(self._torch) != random_state:
             return "it draws random numbers"
         return ""
+
+    def _filled(self) -> list[Any] | SampleFile:
+        if not self._file_bytes:
+            return [_copied(self._torch, _fetch(self.dataset, number)) for number in range(len(self.dataset))]
+        file = SampleFile(self._torch, _folder(), self._file_bytes)
+        try:
+            for number in range(len(self.dataset)):
+                file.add(_fetch(self.dataset, number))
+            file.close()
+        except TooLarge:
+            file.discard()
+            raise
+        return file
 
     def still_the_same(self) -> bool:
         """Whether the data set still returns the same samples, judged by some of them."""
@@ -213,11 +255,16 @@ class KeptSamples:
         vars(self).update(state, _torch=sys.modules["torch"])
 
 
-def _keep(hooks: Hooks, loader: Any) -> KeptSamples | None:
+def _folder() -> str:
+    """The run's folder below the study, which is on a disk with room for it; else that for temporary files."""
+    return os.environ.get("HOTLAP_RUN_DIRECTORY") or tempfile.gettempdir()
+
+
+def _keep(hooks: Hooks, loader: Any, file_bytes: int) -> KeptSamples | None:
     """Return the cached samples of a loader's data set; None, with a note, if they cannot be cached."""
     torch, dataset = hooks.torch, loader.dataset
     reason = ""
-    samples = KeptSamples(torch, dataset)
+    samples = KeptSamples(torch, dataset, file_bytes)
     if isinstance(dataset, torch.utils.data.IterableDataset):
         reason = "it is iterable"
     elif loader._iterator is not None:
