@@ -41,6 +41,7 @@ EXPECTED = {
     "cpu-threads",
     "cudnn-benchmark",
     "device-prefetch",
+    "eight-bit-optimizer",
     "expandable-segments",
     "fused-optimizer",
     "garbage-collection",

@@ -203,7 +203,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     samples of steps were counted by. ``zeroes_gradients`` says that it called ``zero_grad(set_to_none=False)``.
     ``garbage_share`` is the share of its time that Python's garbage collector took; None if that was not observed.
     ``inputs`` are those that the model of an inference target is called with in turn (0 for a script that trains), and
-    ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has.
+    ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has (for a script that trains, only torchao).
     """
 
     device: str = "cpu"

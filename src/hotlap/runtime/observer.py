@@ -44,6 +44,7 @@ STEPS_WITH_SITES = 3
 STEP_THAT_COUNTS_FLOPS = 3
 FETCHES_WATCHED_FOR_RANDOMNESS = range(2, 5)
 MAXIMUM_SHAPES = 32
+_TRAINING_PACKAGES = ("torchao",)
 _PATIENCE = 2.0
 
 
@@ -320,7 +321,7 @@ class Observer:
             files=digests(self._all_sites()) if self._observing else (),
             samples_from=self._clock.samples_from,
             inputs=self._interception.hooks.inputs,
-            packages=_installed(ENGINE_PACKAGES) if self._interception.hooks.inputs else (),
+            packages=_installed(ENGINE_PACKAGES if self._interception.hooks.inputs else _TRAINING_PACKAGES),
         )
 
     def _garbage_share(self) -> float | None:
