@@ -17,6 +17,7 @@ from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page as SitePage
 
 import hotlap
 from hotlap.cli.main import COMMANDS
@@ -36,7 +37,11 @@ _FIXES: dict[FixSafety, str] = {
 }
 
 
+_SEARCH_BOOST = {"levers/": 2.0, "findings/": 2.0, "lint/": 1.5, "benchmarks/": 0.5}
+"""By how much the search prefers the pages of a folder; all others have 1."""
+
 _ROOT = Path(__file__).parents[2]
+_PROCESSOR = re.compile(r"(?:AMD|Intel)[^,;.\n|]*, \d+ cores, [^,;.\n|]*, (?:no accelerator|a simulated [^,;.\n|]*)")
 _NAMED_PACKAGES = ("numpy", "transformers", "accelerate", "lightning", "libcst", "msgspec", "rich")
 _TESTED = """# Tested versions and hardware
 
@@ -46,11 +51,12 @@ _TESTED = """# Tested versions and hardware
 
 `make test-oldest-torch` runs the tests of what touches torch with torch {oldest}, the oldest version supported.
 
-**Processors.** The [benchmarks](benchmarks/README.md) ran on AMD EPYC and Intel Xeon processors with one or two cores.
-Each names its machine.
+**Processors.** The results under [benchmarks](benchmarks/README.md) name these machines, and no other was measured:
 
-**Accelerators.** Code for NVIDIA devices is tested on a simulated device, which verifies its correctness but not its
-speed. No figure in this documentation was measured on a GPU. `make test-gpu` and `make bench-gpu` run the tests and
+{machines}
+
+**Accelerators: none.** Code for NVIDIA devices is tested on a simulated device, which verifies its correctness but not
+its speed. No figure in this documentation was measured on a GPU. `make test-gpu` and `make bench-gpu` run the tests and
 benchmarks for a real one. Code for other accelerators has never run on one.
 
 **Frameworks.** The tests run scripts with plain loops, Lightning, Hugging Face Trainer and Accelerate.
@@ -75,7 +81,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put the pages into the navigation, where a section says so by naming a folder."""
     config.nav = [_filled(entry) for entry in config.nav or ()]
+    repository = os.environ.get("HOTLAP_REPOSITORY", "").rstrip("/")
+    if repository:
+        config.repo_url = repository
+        config.repo_name = "/".join(repository.split("/")[-2:])
+        config.edit_uri = "edit/main/docs/"
     return config
+
+
+def on_page_markdown(markdown: str, page: SitePage, config: MkDocsConfig, files: Files) -> str:
+    """Let the search prefer pages that say what to do to tables of figures (MkDocs calls this by its name)."""
+    for folder, boost in _SEARCH_BOOST.items():
+        if page.file.src_uri.startswith(folder):
+            page.meta.setdefault("search", {"boost": boost})
+    return markdown
 
 
 def pages() -> Iterator[Page]:
@@ -166,7 +185,22 @@ def _tested() -> Page:
     versions = dict(re.findall(r"^([\w-]+)==(\S+)$", pinned, re.MULTILINE))
     newest, oldest = re.findall(r"^(?:OLDEST_)?TORCH := torch==(\S+)$", (_ROOT / "Makefile").read_text(), re.MULTILINE)
     rows = [("torch", f"{newest}, for CPUs"), *((f"`{it}`", versions[it]) for it in _NAMED_PACKAGES)]
-    return Page("tested.md", _TESTED.format(oldest=oldest, table=_table(("package", "version"), rows)))
+    table = _table(("package", "version"), rows)
+    return Page("tested.md", _TESTED.format(oldest=oldest, table=table, machines=_machines()))
+
+
+def _machines() -> str:
+    """The processors that the results of benchmarks name, each with its results."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((_ROOT / "docs" / "benchmarks").rglob("*.md")):
+        for name in _PROCESSOR.findall(path.read_text(encoding="utf-8")):
+            at = path.relative_to(_ROOT / "docs").as_posix()
+            if at not in found.setdefault(name.strip(), []):
+                found[name.strip()].append(at)
+    return _table(
+        ("processor", "results"),
+        [(name, ", ".join(f"[{Path(it).stem}]({it})" for it in paths)) for name, paths in sorted(found.items())],
+    )
 
 
 def _plan_format() -> Page:

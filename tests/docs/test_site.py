@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from docs_blocks import ROOT
+from mkdocs.config.defaults import MkDocsConfig
 
 import hotlap
 from hotlap.cli.main import COMMANDS
@@ -76,6 +77,36 @@ def test_the_page_of_plans_lists_each_key_of_each_lever(site: Path) -> None:
     text = (site / "plan-format.html").read_text(encoding="utf-8")
     for name, lever in levers_of_any_work().items():
         assert f"[levers.{name}]" in text and all(f"<code>{key}</code>" in text for key in lever.parameters)
+
+
+def test_the_search_prefers_levers_and_findings_to_benchmarks(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    boost = {it["location"]: it.get("boost", 1.0) for it in index["docs"] if "#" not in it["location"]}
+    assert boost["levers/loader.html"] == boost["findings/loader-bound.html"] == 2.0
+    assert boost["tour.html"] == 1.0 and boost["benchmarks/aa.html"] == 0.5
+
+
+def test_the_machines_are_those_that_the_results_name(site: Path) -> None:
+    text = (site / "tested.html").read_text(encoding="utf-8")
+    table = text[text.index("Processors") : text.index("Accelerators")]
+    named = {it.stem for it in (ROOT / "docs" / "benchmarks").glob("*.md") if " cores, 24 GiB, " in it.read_text()}
+    assert len(named) >= 10 and not [it for it in named if f">{it}</a>" not in table]
+    assert "a simulated NVIDIA" in table
+
+
+def test_links_to_the_repository_are_those_of_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mkdocs.config import load_config
+
+    def configured() -> MkDocsConfig:
+        config = load_config(str(ROOT / "mkdocs.yml"))
+        return config.plugins.on_config(config)
+
+    monkeypatch.delenv("HOTLAP_REPOSITORY", raising=False)
+    assert not configured().repo_url
+    monkeypatch.setenv("HOTLAP_REPOSITORY", "https://example.org/owner/hotlap/")
+    config = configured()
+    assert (config.repo_url, config.repo_name) == ("https://example.org/owner/hotlap", "owner/hotlap")
+    assert config.edit_uri == "edit/main/docs/"
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
