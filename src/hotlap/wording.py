@@ -31,6 +31,12 @@ def metric_words(name: str) -> str:
     return _METRICS.get(name, name.replace("_", " "))
 
 
+def launches_in(launches: int, seconds: float) -> str:
+    """A number of launches and their time: ``34 launches in 9 min``."""
+    counted = "1 launch" if launches == 1 else f"{launches} launches"
+    return f"{counted} in {seconds:.0f} s" if seconds < 90 else f"{counted} in {seconds / 60:.0f} min"
+
+
 def ending_text(ending: Ending) -> str:
     """How a run ended, as one sentence. What a script said of its error is in it as it came."""
     match ending:

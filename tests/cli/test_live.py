@@ -21,6 +21,7 @@ from hotlap.api import Engine, OnProgress
 from hotlap.cli.main import main
 from hotlap.experiment.options import Options
 from hotlap.records import Isolation, Progress, Study, Workload
+from hotlap.render.live import State, fold, line, progress_words
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 
@@ -168,3 +169,44 @@ def test_a_pipe_gets_lines_without_cursor_movements(
     assert not re.search(r"\x1b\[(?:\?25|[0-9]*[A-HJK])", err)
     if not variables:
         assert "\x1b" not in err
+
+
+PLANNED = msgspec.structs.replace(TRYING, launches=12, launches_planned=34, seconds_planned=540.0)
+
+
+@pytest.mark.parametrize(
+    ("progress", "words"),
+    [
+        (TRYING, "1 min 40 s, 8 min 20 s left"),
+        (PLANNED, "1 min 40 s of about 9 min, 12 of about 34 launches"),
+        (msgspec.structs.replace(PLANNED, launches=36), "1 min 40 s of about 9 min, 36 launches, about 34 planned"),
+        (
+            msgspec.structs.replace(PLANNED, spent_seconds=600.0),
+            "10 min, about 9 min planned, 12 of about 34 launches",
+        ),
+    ],
+)
+def test_progress_is_shown_against_the_plan(progress: Progress, words: str) -> None:
+    assert progress_words(progress) == words
+    in_a_log = line(fold(State(), progress)).partition("]")[0]
+    assert in_a_log.endswith("launches" if progress.launches == 12 else "planned") is bool(progress.launches_planned)
+
+
+def test_a_terminal_keeps_what_the_plan_came_to(
+    work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "34 launches in 9 min were made; about 31 launches in 8 min were planned"
+
+    def search(workload: Workload, options: Options, journal: Journal, executor: Executor, tell: OnProgress) -> Study:
+        tell(TRYING)
+        tell(msgspec.structs.replace(PLANNED, stage="end", text=said, lever=""))
+        return msgspec.structs.replace(fakes.FINISHED, workload=workload)
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    terminal = Terminal(100)
+    monkeypatch.setattr("sys.stderr", terminal.stream)
+    try:
+        assert main(["tune", "train.py"], engine=Engine(executor=_no_executor, search=search)) == 0
+    finally:
+        terminal.close()
+    assert f"hotlap: {said}" in lines(terminal.shown)

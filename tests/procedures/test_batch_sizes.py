@@ -97,7 +97,7 @@ def test_the_command_shows_the_curve(
     Path("train.py").write_text("import torch\n", encoding="utf-8")
     script = FakeScript(has_loader=True, samples_per_step=8, largest_scale=2.0)
     engine = Engine(executor=lambda directory, isolation: FakeExecutor(script))
-    assert main(["profile", "--quiet", "--batch-sizes", "train.py"], engine=engine) == 0
+    assert main(["profile", "--quiet", "--full", "--batch-sizes", "train.py"], engine=engine) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "Batch sizes samples per step samples per second ratio interval peak memory" in out
     assert "unmodified" in out and "ran out of memory" in out and "no plan contains one" in out

@@ -220,7 +220,7 @@ def test_progress_is_reported_at_every_stage() -> None:
     told: list[Progress] = []
     search(listen=told.append)
     stages = {it.stage for it in told}
-    assert stages == {"machine", "baseline", "profile", "screening", "trial", "parity", "verification"}
+    assert stages == {"machine", "baseline", "profile", "screening", "trial", "parity", "verification", "end"}
     assert all(it.text for it in told)
     assert any(it.running is not None for it in told)
     assert {it.lever for it in told if it.outcome is not None} == set(LEVERS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -298,17 +297,13 @@ def test_what_it_will_cost_is_said_before_it_begins() -> None:
     }
     levers = (switchable("half"), switchable("step"), lever("feed", proof="exact"))
     executor = Counting(FakeScript(effects=effects, startup_seconds=20.0, **QUIET))
-    told: list[tuple[str, int, float]] = []
-
-    def listen(progress: Progress) -> None:
-        told.append((progress.text, executor.launches, executor.seconds))
-
-    tune(WORKLOAD, Options(), executor, listen, levers=named(*levers), clock=executor.clock)
-    (said,) = [it for it in told if "for first measurements" in it[0]]
-    planned = sum(map(int, re.findall(r"(\d+)(?: launches)? in", said[0])))
-    minutes = sum(map(int, re.findall(r"(\d+) min", said[0])))
-    assert planned == pytest.approx(executor.launches - said[1], rel=0.25)
-    assert 60 * minutes == pytest.approx(executor.seconds - said[2], rel=0.5)
+    told: list[Progress] = []
+    tune(WORKLOAD, Options(), executor, told.append, levers=named(*levers), clock=executor.clock)
+    first = next(it for it in told if it.launches_planned)
+    assert first.launches == 1
+    for said in (first, told[-1]):
+        assert said.launches_planned == pytest.approx(executor.launches, rel=0.4 if said is first else 0.25)
+        assert said.seconds_planned == pytest.approx(executor.seconds, rel=0.5)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -24,8 +24,13 @@ from hotlap.records import (
     StudyStatus,
 )
 from hotlap.study import Journal, RecordType
+from hotlap.wording import launches_in
 
 OnProgress: TypeAlias = Callable[[Progress], None]
+
+
+_MUCH = 0.2
+"""A plan that changes by more than this share is said again."""
 
 
 def say_nothing(progress: Progress) -> None:
@@ -43,6 +48,7 @@ class StudyDraft:
         self._rank: dict[str, int] = {}
         self._repetitions_text = ""
         self._disturbances_text = ""
+        self._planned: tuple[int, float] | None = None
         trials.on_repetition = self._note_repetitions
 
     def rank(self, levers: Iterable[str]) -> None:
@@ -118,8 +124,29 @@ class StudyDraft:
         return next((it for it in self.study.outcomes if it.lever == lever), None)
 
     def close(self, status: StudyStatus, text: str = "") -> None:
-        """Close the study."""
+        """Close the study, and report what its plan came to if there was one."""
         self.update(status=status, status_text=text)
+        if self._planned is not None:
+            made = launches_in(self._trials.launches, self._trials.spent_seconds)
+            self.report("end", f"{made} were made; about {launches_in(*self._planned)} were planned")
+
+    def plan_ahead(self, stage: Stage, launches: int, seconds: float, text: str = "") -> None:
+        """Plan so many launches and seconds from here on.
+
+        The listener is notified of the first plan, and of one that differs much from what was said; ``text`` says what
+        the launches are for. A plan that differs little changes nothing: what was said stays.
+        """
+        budget = self._trials.options.budget_seconds
+        whole = self._trials.spent_seconds + seconds
+        planned = self._trials.launches + launches, whole if budget is None else min(whole, budget)
+        before = self._planned
+        if before is not None and all(abs(new - old) <= _MUCH * old for new, old in zip(planned, before, strict=True)):
+            return
+        self._planned = planned
+        said = f"About {launches_in(*planned)} are planned in all"
+        if before is not None:
+            said = f"Now about {launches_in(*planned)} are planned in all, instead of {launches_in(*before)}"
+        self.report(stage, f"{said}{f': {text}' if text else ''}")
 
     def report(self, stage: Stage, text: str, **more: Any) -> None:
         """Notify the listener."""
@@ -128,6 +155,9 @@ class StudyDraft:
                 stage=stage,
                 text=text,
                 best=self.best(),
+                launches=self._trials.launches,
+                launches_planned=self._planned[0] if self._planned is not None else 0,
+                seconds_planned=self._planned[1] if self._planned is not None else 0.0,
                 spent_seconds=self._trials.spent_seconds,
                 budget_seconds=self._trials.options.budget_seconds,
                 **more,

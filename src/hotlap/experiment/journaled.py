@@ -33,7 +33,7 @@ class JournaledExecutor:
     ``spent_seconds`` is the sum of the seconds of all answers so far, replayed ones included, so that a resumed study
     derives the same from it. The seconds of an answer count from the answer before it, so that they include the time of
     the search itself. Without a journal it only counts. Answers are redacted on arrival, so that nothing derived from
-    them contains a secret. ``hosts`` are those that any run connected to.
+    them contains a secret. ``hosts`` are those that any run connected to, and ``launches`` is how many were requested.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class JournaledExecutor:
     ) -> None:
         self.spent_seconds = 0.0
         self.hosts: tuple[str, ...] = ()
+        self.launches = 0
         self.replayed = 0
         self.measured = 0
         self._inner = inner
@@ -62,6 +63,7 @@ class JournaledExecutor:
 
     def launch(self, request: LaunchRequest) -> Run:
         """Run one child, or replay it from the journal."""
+        self.launches += 1
         key, ordinal, known = self._look_up("launch", request)
         if isinstance(known, LaunchAnswer):
             self._count(known)
@@ -76,6 +78,7 @@ class JournaledExecutor:
 
     def launch_together(self, requests: Sequence[LaunchRequest]) -> list[Run]:
         """Run launches that are not timed at the same time, or replay them; answers are in the order of requests."""
+        self.launches += len(requests)
         looked_up = [self._look_up("launch", it) for it in requests]
         missing = [it for it, (_, _, known) in zip(requests, looked_up, strict=True) if known is None]
         fresh = iter(self._measured_together(missing) if missing else ())
@@ -108,6 +111,7 @@ class JournaledExecutor:
         They are journaled and returned in the order of requests once all are complete: the order of arrival decides
         nothing, and a study interrupted in between resumes with the same answers.
         """
+        self.launches += sum(1 if it.one_launch else len(it.arms) for it in requests)
         looked_up = [self._look_up("turns", it) for it in requests]
         asked: dict[int, Future[Replicate]] = {}
         try:

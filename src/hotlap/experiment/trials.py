@@ -119,6 +119,11 @@ class Trials:
         return self.executor.spent_seconds
 
     @property
+    def launches(self) -> int:
+        """How many launches of the script were requested so far."""
+        return self.executor.launches
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts that trials connected to so far."""
         return self.executor.hosts

@@ -27,6 +27,7 @@ from hotlap.experiment.trials import Failure
 from hotlap.levers.api import Lever, inference_levers
 from hotlap.objective import gain, judge
 from hotlap.procedures.budget import reserve_for_first_answer
+from hotlap.procedures.forecast import first_forecast
 from hotlap.procedures.screen import Screened
 from hotlap.procedures.search import Search
 from hotlap.procedures.verdicts import breaks_p99
@@ -84,6 +85,7 @@ class _InferenceSearch(Search):
     def _observe(self) -> None:
         machine, observation = begin(self._trials, self._draft)
         self._baseline = observation.run
+        self._plan_ahead("baseline", first_forecast(self._trials, len(self._open), with_stages=False))
         self._baseline_situation = self._situation = Situation(
             facts=observation.facts,
             machine=machine,

@@ -9,7 +9,7 @@ from hotlap.records.estimate import Estimate
 from hotlap.records.outcomes import Outcome
 
 Stage: TypeAlias = Literal[
-    "machine", "baseline", "ceilings", "profile", "screening", "trial", "parity", "ablation", "verification"
+    "machine", "baseline", "ceilings", "profile", "screening", "trial", "parity", "ablation", "verification", "end"
 ]
 
 
@@ -18,7 +18,8 @@ class Progress(Record, frozen=True, kw_only=True):
 
     ``running`` is the interval so far of what is being tried; ``best`` the speedup of the plan so far. ``peak_bytes``
     is its memory so far, the device's where there is one, and ``baseline_peak_bytes`` that of what it is compared with
-    (0: not known).
+    (0: not known). ``launches`` of the script were made so far; ``launches_planned`` in ``seconds_planned`` is the
+    plan for the whole study (0: none yet).
     """
 
     stage: Stage
@@ -31,5 +32,8 @@ class Progress(Record, frozen=True, kw_only=True):
     best: Estimate | None = None
     peak_bytes: int = 0
     baseline_peak_bytes: int = 0
+    launches: int = 0
+    launches_planned: int = 0
+    seconds_planned: float = 0.0
     spent_seconds: float = 0.0
     budget_seconds: float | None = None

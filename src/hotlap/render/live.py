@@ -36,6 +36,7 @@ _STAGES = {
     "parity": "comparing numbers",
     "ablation": "checking that each lever is still needed",
     "verification": "verifying the whole plan",
+    "end": "finished",
 }
 
 
@@ -63,7 +64,7 @@ def draw(workload: Workload | None, state: State, waited_seconds: float = 0.0) -
     top = Text("hotlap", style="bold").append(f"  {text.command(workload)}" if workload else "", style="dim")
     if latest is None:
         return Group(top, Text("  starting"))
-    time_left = time_words(latest.spent_seconds + waited_seconds, latest.budget_seconds)
+    time_left = progress_words(latest, waited_seconds)
     pieces: list[RenderableType] = [top, Text()]
     stage = Text(_STAGES[latest.stage], style="bold cyan").append(_after_stage(latest))
     pieces.append(_StageAndTime(stage, Text(time_left, style="dim")))
@@ -87,7 +88,8 @@ def line(state: State) -> str:
     said = outcome_words(latest.outcome) if latest.outcome else _said(latest)
     numbers = "; ".join(_numbers(latest, state.best))
     stage = f"{_STAGES[latest.stage]}{'' if latest.outcome else _after_stage(latest)}{':' if said else ''}"
-    parts = [f"[{text.clock(latest.spent_seconds)}]", stage, said]
+    launches = f", {_launches(latest)}" if latest.launches_planned else ""
+    parts = [f"[{text.clock(latest.spent_seconds)}{launches}]", stage, said]
     return " ".join(part for part in (*parts, f"({numbers})" if numbers else "") if part)
 
 
@@ -97,6 +99,24 @@ def outcome_words(outcome: Outcome) -> str:
     found = row(outcome)
     reason = f": {found.reason}" if found.reason else ""
     return f"{' '.join(filter(None, (found.lever, found.speedup)))} {word}{reason}"
+
+
+def progress_words(latest: Progress, waited_seconds: float = 0.0) -> str:
+    """The time and launches so far, and of how many; without a plan, the time and what is left of the budget."""
+    spent = latest.spent_seconds + waited_seconds
+    if not latest.launches_planned:
+        return time_words(spent, latest.budget_seconds)
+    whole = text.clock(latest.seconds_planned)
+    of = f" of about {whole}" if spent <= latest.seconds_planned else f", about {whole} planned"
+    return f"{text.clock(spent)}{of}, {_launches(latest)}"
+
+
+def _launches(latest: Progress) -> str:
+    """``12 of about 34 launches``, or ``36 launches, about 34 planned``."""
+    planned = latest.launches_planned
+    if latest.launches <= planned:
+        return f"{latest.launches} of about {planned} launches"
+    return f"{latest.launches} launches, about {planned} planned"
 
 
 def time_words(spent_seconds: float, budget_seconds: float | None) -> str:
@@ -147,6 +167,9 @@ class LiveView:
     ) -> None:
         if self._live is not None:
             self._stop(self._live)
+            latest = self._state.latest
+            if error is None and latest is not None and latest.stage == "end":
+                self._console.print(Text(f"hotlap: {latest.text}", style="dim"), soft_wrap=True)
 
     def _stop(self, live: Live) -> None:
         """End the drawing. A second Ctrl-C may come in the middle of it: the cursor is shown all the same."""
