@@ -28,7 +28,7 @@ TEST_READY := $(VENV)/.ready-test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help browser docs demo test test-all test-oldest-torch test-gpu test-device device-demo device-findings device-lines bench bench-lint-precision bench-harmless bench-storm bench-gpu bench-gpu-findings lint clean
+.PHONY: help browser docs screenshots demo test test-all test-oldest-torch test-gpu test-device device-demo device-findings device-lines bench bench-lint-precision bench-harmless bench-storm bench-gpu bench-gpu-findings lint clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -97,6 +97,9 @@ bench-gpu-findings: $(TEST_READY)  ## whether causes planted on an accelerator a
 
 docs: $(TEST_READY)  ## the documentation site, into site/; warnings are errors
 	PYTHONPATH=src $(RUN) -m mkdocs build --strict
+
+screenshots: $(TEST_READY)  ## the pictures of the documentation, of the report of a real STUDY, a folder in .hotlap
+	PYTHONPATH=src $(RUN) docs/_site/screenshots.py $(STUDY)
 
 lint: $(TEST_READY)  ## ruff, mypy --strict, and the types of the tests
 	$(RUN) -m ruff check src tests bench examples docs
