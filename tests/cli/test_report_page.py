@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import webbrowser
 from pathlib import Path
 
@@ -16,8 +18,8 @@ from hotlap.diagnose.profile import Profile
 from hotlap.evidence import MemoryTimeline, RunEvidence
 from hotlap.experiment.options import BatchChoices, EstimateChoices, Options
 from hotlap.objective import for_inference
-from hotlap.records import Patch, PatchedFile, PatchProof, Study, StudyKind
-from hotlap.study import PATCH, attach_to, create_study
+from hotlap.records import FileDigest, Patch, PatchedFile, PatchProof, ScriptFacts, Study, StudyKind
+from hotlap.study import PATCH, PROFILE, attach_to, create_study
 
 
 @pytest.fixture
@@ -101,6 +103,22 @@ def test_a_page_names_the_plan_of_its_own_study(work: Path, name: str) -> None:
         api.write_plan(api.load_study(directory) if it == name else other, work / it)
     assert main(["report", str(directory), "--html", "a.html"]) == 0
     assert f"<code>hotlap run --plan {name} train.py --epochs 1</code>" in (work / "a.html").read_text(encoding="utf-8")
+
+
+def test_findings_show_their_line_while_the_file_is_what_was_measured(work: Path) -> None:
+    source = "import torch\n" * 11 + "    loader = DataLoader(data, token='hf_" + 34 * "a" + "')  # <b>\n"
+    (work / "train.py").write_text(source, encoding="utf-8")
+    workload = msgspec.structs.replace(fakes.WORKLOAD, directory=str(work))
+    study = msgspec.structs.replace(fakes.FINISHED, workload=workload)
+    directory = _study(work / ".hotlap", study, Options())
+    digest = FileDigest(file="train.py", sha256=hashlib.sha256(source.encode()).hexdigest())
+    attach_to(directory, PROFILE, Profile(facts=ScriptFacts(files=(digest,))))
+    assert main(["report", str(directory), "--html", "a.html"]) == 0
+    (line,) = re.findall('aria-label="The line">(.*)</pre>', (work / "a.html").read_text(encoding="utf-8"))
+    assert line.startswith("loader = DataLoader(data, token=") and line.endswith("# &lt;b&gt;") and "aaaa" not in line
+    (work / "train.py").write_text(source + "\n", encoding="utf-8")
+    assert main(["report", str(directory), "--html", "a.html"]) == 0
+    assert 'aria-label="The line"' not in (work / "a.html").read_text(encoding="utf-8")
 
 
 def test_a_page_names_the_plan_that_was_just_written(study: Path, work: Path) -> None:

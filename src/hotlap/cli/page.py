@@ -12,6 +12,7 @@ import msgspec
 
 from hotlap import study as studies
 from hotlap.cli.arguments import Parser
+from hotlap.cli.source_lines import source_lines
 from hotlap.diagnose.profile import Profile
 from hotlap.errors import HotlapError, StudyError, TraceError, UsageError
 from hotlap.experiment.options import BatchChoices, EstimateChoices, Options
@@ -81,9 +82,11 @@ def _material(study: Study, costs: Costs | None, plan_path: str) -> Material:
     directory = Path(study.directory)
     options = _options(directory)
     patch = studies.attachment_of(directory, studies.PATCH, Patch)
+    profile = studies.attachment_of(directory, studies.PROFILE, Profile)
     return Material(
         study=study,
-        profile=studies.attachment_of(directory, studies.PROFILE, Profile),
+        profile=profile,
+        source_lines=source_lines(study, profile),
         lanes=_lanes(study.trace_path),
         command=_command(presentable(study, study.workload.directory), options),
         seed=options.seed if options is not None else None,

@@ -17,7 +17,8 @@ class Material:
     """``profile`` is the evidence for findings, and ``lanes`` are the profiled steps; None if no longer stored.
 
     ``command`` is the command of the study, and ``seed`` the seed of its trials. ``patch`` is a unified diff, or empty.
-    ``plan_path`` is the path of the plan, or empty.
+    ``plan_path`` is the path of the plan, or empty. ``source_lines`` are the lines of source that the findings name,
+    one for each, empty where it is not known; there may be none at all.
     """
 
     study: Study
@@ -28,3 +29,4 @@ class Material:
     patch: str = ""
     costs: Costs | None = None
     plan_path: str = "hotlap.toml"
+    source_lines: tuple[str, ...] = ()

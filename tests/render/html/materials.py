@@ -281,6 +281,7 @@ def full_material(folder: Path) -> Material:
         command="hotlap tune --seed 3 train.py --epochs 1",
         seed=3,
         patch=PATCH,
+        source_lines=("loader = DataLoader(data, batch_size=32)", "", ""),
         costs=costs(),
     )
 
@@ -386,6 +387,7 @@ def hostile_material(folder: Path) -> Material:
     profile = Profile(evidence=RunEvidence(observed_steps=1, sampled=LineSamples(samples=1, lines=(line,))))
     return Material(
         profile=profile,
+        source_lines=(ATTACK,),
         study=study,
         lanes=lanes(folder, writer),
         command=ATTACK,

@@ -141,6 +141,7 @@ def _presentable(material: Material) -> Material:
         study=presentable(material.study, directory),
         profile=presentable(material.profile, directory),
         patch=redacted_text(material.patch),
+        source_lines=tuple(map(redacted_text, material.source_lines)),
     )
 
 

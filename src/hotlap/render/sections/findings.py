@@ -28,12 +28,13 @@ _KIND_WORDS = {"cost": "costs time", "wrong-numbers": "wrong numbers", "risk": "
 @dataclass(frozen=True, slots=True)
 class FindingView:
     """A finding to be shown. ``label`` says what it costs, a share of the step or of the run; ``fates`` say what
-    trials showed, each with its tone."""
+    trials showed, each with its tone; ``line`` is the line of source, where it is known."""
 
     label: str
     kind: str
     tone: Tone
     title: str
+    line: str
     about: tuple[str, ...]
     evidence: tuple[str, ...]
     remedy: str
@@ -62,7 +63,8 @@ def page(material: Material) -> Section[PageBlock] | None:
     """A list, or a sentence if no cause was found."""
     study = material.study
     if study.findings:
-        views = tuple(_view(it, study) for it in study.findings)
+        lines = material.source_lines or ("",) * len(study.findings)
+        views = tuple(_view(it, study, line) for it, line in zip(study.findings, lines, strict=True))
         several = sum(1 for it in views if it.label) > 1
         note = (Note(overlap(study.findings)),) if several else ()
         return Section(title, (Lead(_LEAD), FindingList(views), *note))
@@ -71,12 +73,13 @@ def page(material: Material) -> Section[PageBlock] | None:
     return None
 
 
-def _view(it: Finding, study: Study) -> FindingView:
+def _view(it: Finding, study: Study, line: str) -> FindingView:
     return FindingView(
         label=f"{label(it)} {text.whole_of(it.share)}" if it.kind == "cost" else "",
         kind=_KIND_WORDS[it.kind],
         tone=_TONES_OF_KINDS[it.kind],
         title=text.one_line(it.title),
+        line=text.one_line(line, limit=200),
         about=tuple(filter(None, (rules(it), place(it, study.workload.directory), _interval(it)))),
         evidence=tuple(filter(None, (*map(text.one_line, it.evidence), finding_doubt(it, study)))),
         remedy=text.one_line(it.remedy),

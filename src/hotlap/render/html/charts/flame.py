@@ -139,7 +139,8 @@ def _drawn(
     y = {"field": "level", "type": "ordinal", "title": None, "sort": list(range(levels)), "axis": None}
     colour = {"field": "phase", "scale": colours(legend)}
     other = {"test": "sought !== '' && indexof(lower(datum.name), sought) < 0", "value": 0.05}
-    wide = f"(datum.end - datum.start) / (to - from) * width > {_SHORTEST_LABEL_PIXELS} && datum.end > from"
+    narrow = f"(datum.end - datum.start) / (to - from) * width < {_SHORTEST_LABEL_PIXELS} || datum.end < from"
+    label = {"condition": {"test": narrow, "value": ""}, "field": "label"}
     return specification(
         height=_ROW_PIXELS * levels,
         params=[{"name": "from", "value": 0}, {"name": "to", "value": end}, {"name": "sought", "value": ""}],
@@ -165,12 +166,12 @@ def _drawn(
             },
             {
                 "data": {"name": "labels", "values": bars},
-                "transform": [{"filter": wide}, {"calculate": "max(datum.start, from)", "as": "at"}],
+                "transform": [{"calculate": "max(datum.start, from)", "as": "at"}],
                 "mark": {
                     "type": "text", "align": "left", "dx": 4, "fontSize": 11, "clip": True,
                     "limit": {"expr": "max(8, (min(datum.end, to) - datum.at) / (to - from) * width - 8)"},
                 },
-                "encoding": {"x": {**x, "field": "at"}, "y": y, "text": {"field": "label"}},
+                "encoding": {"x": {**x, "field": "at"}, "y": y, "text": label},
             },
         ],
     )  # fmt: skip
