@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gain": GROUND | {"machine", "objective"},
     "render": GROUND | {"plan", "gain", "objective", "source", "traces", "diagnose", "compare", "history"},
     # A study for other tools: tables, event files, runs of trackers.
-    "export": GROUND | {"plan", "study", "render"},
+    "export": GROUND | {"plan", "study", "render", "measure"},
     # Puts the rooms together, for `import hotlap` and for the command line.
     "api": SEARCH | {"experiment", "procedures", "runtime", "gain", "objective", "source", "traces"},
     "cli": SEARCH

@@ -209,6 +209,16 @@ from hotlap.records.source_changes import (
 )
 from hotlap.records.study import CheckVerdict, Study, StudyKind, StudyStatus
 from hotlap.records.timings import TimesOfReplicates, Timings
+from hotlap.records.watch import (
+    WATCH_ROW_BYTES,
+    WATCH_ROWS,
+    WATCH_SUFFIX,
+    Alarm,
+    AlarmKind,
+    WatchedRun,
+    WatchedSeries,
+    WatchRow,
+)
 from hotlap.records.workload import Checkout, Move, Plan, Setting, Source, StepSource, Workload
 
 __all__ = [
@@ -224,9 +234,14 @@ __all__ = [
     "STEP_COUNTER_PREFIX",
     "STEP_PHASES",
     "USUAL_LEVEL",
+    "WATCH_ROWS",
+    "WATCH_ROW_BYTES",
+    "WATCH_SUFFIX",
     "Accelerator",
     "AccountMemory",
     "Against",
+    "Alarm",
+    "AlarmKind",
     "AlignRandomness",
     "AllocatorUse",
     "Arrived",
@@ -432,6 +447,9 @@ __all__ = [
     "WatchFailedPasses",
     "WatchMemory",
     "WatchNumbers",
+    "WatchRow",
+    "WatchedRun",
+    "WatchedSeries",
     "WholeRun",
     "WithoutDropout",
     "Workload",

@@ -18,10 +18,11 @@ from hotlap.records.outcomes import Finding, Outcome
 from hotlap.records.run_account import RunAccount
 from hotlap.records.runs import FileWrite, LoaderRate, Run
 from hotlap.records.timings import Timings
+from hotlap.records.watch import WatchedRun
 from hotlap.records.workload import Plan, Source, Workload
 
 StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "quick-look", "script-failed"]
-StudyKind: TypeAlias = Literal["search", "profile", "check", "batch", "inference", "memory"]
+StudyKind: TypeAlias = Literal["search", "profile", "check", "batch", "inference", "memory", "watch"]
 CheckVerdict: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
 
@@ -84,6 +85,7 @@ class Study(Record, frozen=True, kw_only=True):
     plan: Plan = Plan()
     verification: Comparison | None = None
     losses: LossCurves | None = None
+    watch: WatchedRun | None = None
     timings: Timings | None = None
     candidates: tuple[Candidate, ...] = ()
     quality_level: float | None = None

@@ -1,7 +1,8 @@
 """Starting hotlap in a process of the user.
 
-There are three ways: a trial (``HOTLAP_ASSIGNMENT``), ``hotlap run`` (``HOTLAP_PLAN``), and ``hotlap.apply``. The
-last two install the plan's levers and nothing else: no clock, no redirection, no seed. In the first two any failure
+There are three ways: a trial (``HOTLAP_ASSIGNMENT``), ``hotlap run`` (``HOTLAP_PLAN``, ``HOTLAP_WATCH``), and
+``hotlap.apply``. The last two install the plan's levers and nothing else: no redirection, no seed, and a clock only
+with ``--watch``. In the first two any failure
 ends the process (:mod:`hotlap.runtime.entrance`).
 """
 
@@ -43,8 +44,8 @@ def boot() -> None:
     """Called by ``sitecustomize`` before the user's script begins; whatever this raises ends the process."""
     if "HOTLAP_ASSIGNMENT" in os.environ:
         _boot_trial()
-    elif "HOTLAP_PLAN" in os.environ:
-        _boot_plan(Path(os.environ["HOTLAP_PLAN"]))
+    elif "HOTLAP_PLAN" in os.environ or "HOTLAP_WATCH" in os.environ:
+        _boot_run(os.environ.get("HOTLAP_PLAN", ""), os.environ.get("HOTLAP_WATCH", ""))
 
 
 def apply_plan(path: str | os.PathLike[str] = "hotlap.toml") -> Plan:
@@ -61,12 +62,23 @@ def apply_plan(path: str | os.PathLike[str] = "hotlap.toml") -> Plan:
     return plan
 
 
-def _boot_plan(path: Path) -> None:
-    from hotlap.plan import read
+def _boot_run(plan_path: str, watch_folder: str) -> None:
+    from hotlap.plan import EMPTY, read
 
-    plan = read(path)
-    if plan.settings:
-        _watch(("torch",), lambda name, torch: _install_levers(_intercepted(torch).hooks, plan))
+    plan = read(Path(plan_path)) if plan_path else EMPTY
+    if not plan.settings and not watch_folder:
+        return
+
+    def imported(name: str, torch: ModuleType) -> None:
+        with _without_collecting():
+            interception = _intercepted(torch)
+            if watch_folder:  # first, so that the work of levers inside a phase is timed in it
+                from hotlap.runtime.watch.watcher import RowFile, Watcher
+
+                Watcher(interception, RowFile(Path(watch_folder)))
+        _install_levers(interception.hooks, plan)
+
+    _watch(("torch",), imported)
 
 
 def _watch(names: tuple[str, ...], announced: Callback) -> None:

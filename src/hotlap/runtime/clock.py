@@ -97,6 +97,7 @@ class StepClock:
         self._counts = SampleCounts(hooks)
         self.samples_from: SampleSource = ""
         self._losses: list[Any] = []
+        self._read_loss: Callable[[Any], Any] = _value_or_copy
         self._losses_until: list[int] = []
         self._read_losses = 0
         self._step_fetched = 0
@@ -275,7 +276,7 @@ class StepClock:
         # The loss without waiting for it: on a CPU its value, on a device a copy that is read later.
         read = loss if self._scaling.unscaled is None else self._scaling.before_scaling(loss)
         is_one_number = isinstance(read, self._tensor) and read.numel() == 1
-        self._losses.append((read.item() if read.is_cpu else _copy_of(read)) if is_one_number else None)
+        self._losses.append(self._read_loss(read) if is_one_number else None)
         self._step_fetched += self._fetched_samples
         self._step_forwarded += self._forward_samples
         self._fetched_samples = self._forward_samples = 0
@@ -454,6 +455,10 @@ class StepClock:
             loss=tuple(it if it is not None and it - it == 0 else None for it in means),
             not_finite=tuple(i for i, it in enumerate(means) if it is not None and it - it != 0),
         )
+
+
+def _value_or_copy(loss: Any) -> Any:
+    return loss.item() if loss.is_cpu else _copy_of(loss)
 
 
 def _copy_of(loss: Any) -> Any:

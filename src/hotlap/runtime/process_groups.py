@@ -71,3 +71,11 @@ def wait_until_forgotten(torch: Any) -> None:
         except (AttributeError, RuntimeError):  # a group of several backends has no such wait
             time.sleep(_TWO_LOOKS_SECONDS)
             return
+
+
+def place_in_group(torch: Any) -> tuple[int, int]:
+    """This process's rank and the size of its group: as torch knows them, else as the launcher set them."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank()), int(distributed.get_world_size())
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))

@@ -36,7 +36,7 @@ from hotlap.runtime.entrance import flush
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.invariants import InvariantsRecorder
 from hotlap.runtime.observer import Observer
-from hotlap.runtime.process_groups import be_patient, wait_until_forgotten
+from hotlap.runtime.process_groups import be_patient, place_in_group, wait_until_forgotten
 from hotlap.runtime.step_counter import open_counter
 from hotlap.runtime.unit_clock import UnitClock
 
@@ -110,7 +110,7 @@ class Session:
                 self.clock,
                 evidence.profiled_steps,
                 self.run_directory,
-                lambda: _place_in_group(self._torch)[0],
+                lambda: place_in_group(self._torch)[0],
             )
         # Watching begins once torch's compiler is loaded, which may be by now or only with the first model.
         compile_report.start(self._torch)
@@ -165,7 +165,7 @@ class Session:
         self._hello_sent = True
         self._interception.intercept_safetensors()
         self.clock.synchronise()
-        rank, processes = _place_in_group(self._torch)
+        rank, processes = place_in_group(self._torch)
         self._channel.send(
             Hello(
                 process=os.getpid(),
@@ -359,11 +359,3 @@ class _Ended:
         self.cpu_seconds = cpu_seconds
         self.involuntary_switches = involuntary_switches
         self.page_faults = page_faults
-
-
-def _place_in_group(torch: Any) -> tuple[int, int]:
-    """This process's rank and the size of its group: as torch knows them, else as the launcher set them."""
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank()), int(distributed.get_world_size())
-    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))

@@ -55,14 +55,32 @@ class Stopwatch:
     def step_closed(self) -> None:
         """``CLOSED`` was written: the step is complete as of the last mark, and the next one begins there."""
 
-    def drain(self) -> list[list[float]]:
-        """Seconds by phase of every step that was closed since the last drain."""
+    def drain_ready(self) -> list[list[float]]:
+        """Drain the steps whose last mark a device has passed by now, without waiting for the others."""
+        log = self._log
+        last: Any = None
+        closed = 0
+        for index in range(0, len(log), 2):
+            if log[index + 1] is not None:
+                last = log[index + 1]
+            elif log[index] == STEP_ENDS:
+                if not self._is_past(last):
+                    break
+                closed = index + 2
+        return self.drain(closed) if closed else []
+
+    def _is_past(self, reading: Any) -> bool:
+        """Whether the moment of a reading has come."""
+        return True
+
+    def drain(self, until: int | None = None) -> list[list[float]]:
+        """Seconds by phase of every step that was closed since the last drain, up to that entry of the log."""
         rows: list[list[float]] = []
         totals = [0.0] * MARKS
         perhaps = [0.0] * MARKS
         last: Any = None
         closed, begin = 0, last
-        for index, (phase, reading) in enumerate(zip(self._log[::2], self._log[1::2], strict=True)):
+        for index, (phase, reading) in enumerate(zip(self._log[:until:2], self._log[1:until:2], strict=True)):
             if phase >= 0:
                 totals[phase] += self._seconds_between(last, reading)
                 last = reading
@@ -131,6 +149,9 @@ class StreamStopwatch(Stopwatch):
         """Wait until the devices have completed all work."""
         for index in self._devices:
             self._device.synchronize(index)
+
+    def _is_past(self, reading: Any) -> bool:
+        return bool(reading.query())
 
     def _seconds_between(self, first: Any, second: Any) -> float:
         milliseconds: float = first.elapsed_time(second)

@@ -35,6 +35,7 @@ from hotlap.study.layout import (
     PROFILES,
     RUNS,
     SUMMARY,
+    WATCHES,
 )
 from hotlap.study.reading import (
     RecordType,
@@ -66,6 +67,7 @@ __all__ = [
     "PROFILES",
     "RUNS",
     "SUMMARY",
+    "WATCHES",
     "Answer",
     "Approve",
     "Header",

@@ -26,6 +26,7 @@ KINDS: Final[Mapping[StudyKind, Made]] = MappingProxyType(
         "batch": Made("batch"),
         "inference": Made("infer"),
         "memory": Made("memory"),
+        "watch": Made("run"),
     }
 )
 

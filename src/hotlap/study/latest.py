@@ -81,7 +81,7 @@ def _has(study: Study, need: Need) -> bool:
         return bool(study.plan.settings)
     if need == "search":
         return resumes(study)
-    return study.account_before is not None
+    return study.account_before is not None or (study.watch is not None and study.watch.steps > 0)
 
 
 def _is_ours(directory: Path) -> bool:

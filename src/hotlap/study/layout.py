@@ -34,7 +34,10 @@ INFERENCES: Final = "infer"
 MEMORIES: Final = "memory"
 """The folder for the studies of ``hotlap memory``."""
 
-FOLDERS: Final = (LABS, PROFILES, CHECKS, BATCHES, INFERENCES, MEMORIES)
+WATCHES: Final = "watch"
+"""The folder for the studies of ``hotlap run --watch``."""
+
+FOLDERS: Final = (LABS, PROFILES, CHECKS, BATCHES, INFERENCES, MEMORIES, WATCHES)
 """All of these: folders in the folder of studies that hold studies of their own."""
 
 SUMMARY_LIMIT_BYTES: Final = 32 * 2**20

@@ -24,6 +24,7 @@ _OURS = (
     "HOTLAP_SOCKET",
     "HOTLAP_RUN_DIRECTORY",
     "HOTLAP_PLAN",
+    "HOTLAP_WATCH",
     "HOTLAP_PROTECTION",
     HANDSHAKE_VARIABLE,
 )
@@ -31,10 +32,13 @@ _HANDSHAKE_LIMIT_SECONDS = 120.0
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
-def environment_with(plan: Plan, plan_path: Path, environment: Mapping[str, str]) -> dict[str, str]:
+def environment_with(
+    plan: Plan, plan_path: Path | None, environment: Mapping[str, str], watch_folder: Path | None = None
+) -> dict[str, str]:
     """``environment`` with what the plan's levers need before the start, and the path on which their hooks are found.
 
-    Raises :class:`hotlap.errors.PlanError` for a lever that does not exist.
+    Processes that train write what is watched of them into ``watch_folder``. Raises
+    :class:`hotlap.errors.PlanError` for a lever that does not exist.
     """
     found = {name: value for name, value in environment.items() if name not in _OURS}
     for setting in plan.settings:
@@ -42,10 +46,12 @@ def environment_with(plan: Plan, plan_path: Path, environment: Mapping[str, str]
     path = [str(HOOKS_DIRECTORY), found.get("PYTHONPATH", "")]
     if PACKAGE_PARENT.name not in _INSTALLED:
         path.append(str(PACKAGE_PARENT))
-    return found | {
-        "PYTHONPATH": os.pathsep.join(filter(None, path)),
-        "HOTLAP_PLAN": str(plan_path.absolute()),
-    }
+    found["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    if plan_path is not None:
+        found["HOTLAP_PLAN"] = str(plan_path.absolute())
+    if watch_folder is not None:
+        found["HOTLAP_WATCH"] = str(watch_folder.absolute())
+    return found
 
 
 def check_interpreter(workload: Workload, environment: Mapping[str, str]) -> None:

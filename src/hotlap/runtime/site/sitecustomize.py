@@ -11,7 +11,7 @@ import os
 import sys
 
 _HERE = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120
-_WANTED = ("HOTLAP_HANDSHAKE", "HOTLAP_ASSIGNMENT", "HOTLAP_PLAN")
+_WANTED = ("HOTLAP_HANDSHAKE", "HOTLAP_ASSIGNMENT", "HOTLAP_PLAN", "HOTLAP_WATCH")
 
 
 def _leave_the_path() -> None:
