@@ -3,6 +3,8 @@
 The sweep times every size next to the script's own, in fresh launches that take turns, whether or not the search tried
 it. The regret is by how much the fastest size of the sweep is faster than the knee; the search promises 3 %. How far
 estimates of memory are off is measured by ``bench.estimate``.
+
+Each finished script is stored in the folder ``--pieces``: the same command goes on after them if it was interrupted.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -62,17 +65,11 @@ def main(words: list[str]) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--examples", default=",".join(EXAMPLES), help="names of examples, with commas")
     parser.add_argument("--most", type=int, default=256, help="the largest size, of search and sweep (default: 256)")
+    parser.add_argument("--pieces", type=Path, help="the folder of finished scripts (default: none is stored)")
     choices = parser.parse_args(words)
     rows = []
     for name in choices.examples.split(","):
-        workload = Workload(
-            kind="script",
-            target=os.fspath(ROOT / "examples" / f"{name}.py"),
-            directory=os.fspath(ROOT),
-            python=sys.executable,
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            rows.append(row_of(name, workload, lambda: local_executor(Path(folder), Isolation()), choices.most))
+        rows.append(kept(choices.pieces, f"{name}-{choices.most}", partial(_measured, name, choices.most)))
         sys.stderr.write(f"{cells(rows[-1])}\n")
     write(
         choices.out,
@@ -81,6 +78,32 @@ def main(words: list[str]) -> None:
         text=text_of(rows),
         data=msgspec.to_builtins(rows),
     )
+
+
+def kept(folder: Path | None, name: str, measure: Callable[[], Row]) -> Row:
+    """The row that is stored under this name; measured, and stored, if there is none yet."""
+    if folder is None:
+        return measure()
+    path = folder / f"{name}.json"
+    if path.exists():
+        return msgspec.json.decode(path.read_bytes(), type=Row)
+    row = measure()
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_bytes(msgspec.json.encode(row))
+    unfinished.replace(path)
+    return row
+
+
+def _measured(name: str, most: int) -> Row:
+    workload = Workload(
+        kind="script",
+        target=os.fspath(ROOT / "examples" / f"{name}.py"),
+        directory=os.fspath(ROOT),
+        python=sys.executable,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        return row_of(name, workload, lambda: local_executor(Path(folder), Isolation()), most)
 
 
 def row_of(name: str, workload: Workload, executor: Callable[[], Executor], most: int) -> Row:

@@ -15,8 +15,9 @@ import hotlap
 from hotlap.api import Engine, engine
 from hotlap.cli.main import main
 from hotlap.experiment.options import BatchChoices, Options
+from hotlap.procedures.batch.changing import changer_of
 from hotlap.procedures.batch.search import search_batch
-from hotlap.records import BatchSearch, Study
+from hotlap.records import BatchSearch, LoaderFacts, ScriptFacts, Study
 
 
 def look(
@@ -215,3 +216,26 @@ def test_it_is_called_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (study.kind, Path(study.directory).parent) == ("batch", tmp_path / ".hotlap" / "batch")
     with pytest.raises(hotlap.HotlapError, match="headroom"):
         hotlap.batch("train.py", headroom=2.0)
+
+
+@pytest.mark.parametrize(
+    ("loaders", "said"),
+    [
+        ((LoaderFacts(dataset="Stream", batch_size=None, iterable=True),), "iterable data set yields whole batches"),
+        ((LoaderFacts(dataset="Rows", batch_size=None),), "DataLoader has a batch sampler"),
+        (
+            (LoaderFacts(dataset="Rows", batch_size=4), LoaderFacts(dataset="More", batch_size=16)),
+            "Several DataLoaders feed the training, with batch sizes 4, 16",
+        ),
+    ],
+)
+def test_loaders_without_one_batch_size_are_said_with_the_way_out(loaders: tuple[LoaderFacts, ...], said: str) -> None:
+    found = changer_of(WORKLOAD, ScriptFacts(loaders=loaders), 4.0, "")
+    assert isinstance(found, str) and said in found and "--batch-flag=--batch-size" in found
+
+
+@pytest.mark.parametrize("given", ["auto", "-8", "0", ""])
+def test_an_option_that_holds_no_batch_size_is_said(given: str) -> None:
+    workload = msgspec.structs.replace(WORKLOAD, arguments=(f"--batch-size={given}",))
+    found = changer_of(workload, ScriptFacts(), 4.0, "--batch-size")
+    assert isinstance(found, str) and repr(given) in found

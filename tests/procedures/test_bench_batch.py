@@ -11,7 +11,7 @@ from fake_script import WORKLOAD, FakeExecutor, FakeScript
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from bench.batch.__main__ import REPLICATES, Row, cells, row_of, text_of
+from bench.batch.__main__ import REPLICATES, Row, cells, kept, row_of, text_of
 
 
 def measured(**script: Any) -> Row:
@@ -47,3 +47,14 @@ def test_the_table_says_how_far_the_knee_is_from_the_best() -> None:
 def test_a_script_whose_size_cannot_be_changed_is_a_row_with_its_reason() -> None:
     row = measured(has_loader=False)
     assert "No batch of the script comes from a DataLoader" in cells(row)[4] and row.swept == ()
+
+
+def test_a_finished_script_is_not_measured_again(tmp_path: Path) -> None:
+    row = Row(
+        script="toy", own=8, knee=32, largest_fitting=64, swept=((8, 1.0), (32, 1.9)),
+        search_launches=3, sweep_launches=6,
+    )  # fmt: skip
+    measured = [row]
+    assert kept(tmp_path / "pieces", "toy-64", measured.pop) == row and not measured
+    assert kept(tmp_path / "pieces", "toy-64", measured.pop) == row
+    assert [it.name for it in (tmp_path / "pieces").iterdir()] == ["toy-64.json"]
