@@ -10,6 +10,7 @@ from pathlib import Path
 from hotlap.errors import NOT_BOOTED
 from hotlap.records import CONNECTION_LOST, Completed, Crashed, Ending, OutOfMemory, Report, Stopped, TimedOut
 from hotlap.trial.output import error_text, raised_error, shown
+from hotlap.trial.rank_endings import cause_on_ranks
 
 _OUT_OF_MEMORY = re.compile(
     r"OutOfMemoryError|MemoryError\b|out of memory|(?i:not enough memory)|can't allocate memory|Cannot allocate memory"
@@ -112,7 +113,7 @@ def _exit_code(departure: Departure) -> int:
 
 def _failure(departure: Departure, code: int) -> Ending:
     tail = shown(departure.output)
-    error = departure.trouble or _error(departure, code)
+    error = departure.trouble or cause_on_ranks(departure.output) or _error(departure, code)
     written = error_text(departure.output)
     if code != 0 and _OUT_OF_MEMORY.search(_from_error_on(departure.output, written)):
         return OutOfMemory(error=written, output_tail=tail, steps_done=departure.steps_done)
