@@ -17,6 +17,8 @@ from hotlap.runtime.hooks import Hooks
 MKLDNN = dir(torch.backends.mkldnn)
 """Precisions of its own for convolutions are newer than the oldest torch that is supported."""
 
+KERNELS = ("flash", "mem_efficient", "cudnn")
+
 
 class Driver:
     """Each method is one entry point of torch, with the hooks called as in a child process."""
@@ -112,8 +114,11 @@ def driver() -> Iterator[Driver]:
         torch.backends.cudnn.benchmark,
         {name: getattr(torch.backends.mkldnn, name).fp32_precision for name in ("conv", "rnn") if name in MKLDNN},
     )
+    kernels = {name: getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in KERNELS}
     torch.manual_seed(0)
     yield Driver()
+    for name, is_on in kernels.items():
+        getattr(torch.backends.cuda, f"enable_{name}_sdp")(is_on)
     for name in ("to", "cuda"):
         if name in vars(torch.Tensor):
             delattr(torch.Tensor, name)

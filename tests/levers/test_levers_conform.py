@@ -35,6 +35,7 @@ from hotlap.records import (
 EXPECTED = {
     "accumulation",
     "activation-checkpointing",
+    "attention-kernel",
     "batch-size",
     "channels-last",
     "compile",

@@ -20,6 +20,7 @@ from hotlap.runtime.hooks import Hooks
 from hotlap.runtime.instruments import switch_levers
 
 SETTINGS: dict[str, Setting] = {
+    "attention-kernel": make_setting("attention-kernel", kernel="math"),
     "channels-last": make_setting("channels-last"),
     "compile": make_setting("compile", mode="default", dynamic=False),
     "cpu-threads": make_setting("cpu-threads", threads=1),
@@ -110,6 +111,8 @@ def process() -> Callable[[], tuple[Any, ...]]:
         torch.is_autocast_enabled("cpu"),
         [it.fp32_precision for it in parts],
         torch.get_default_dtype(),
+        torch.backends.cuda.flash_sdp_enabled(),
+        torch.backends.cuda.mem_efficient_sdp_enabled(),
     )
 
 

@@ -315,6 +315,11 @@ def test_an_optimizer_that_a_library_made(tmp_path: Path) -> None:
         ("matmul-precision", {"precision": "high"}, 'torch.set_float32_matmul_precision("high")\n'),
         ("cpu-threads", {"threads": 2}, "torch.set_num_threads(2)\n"),
         (
+            "attention-kernel",
+            {"kernel": "efficient"},
+            "torch.backends.cuda.enable_flash_sdp(False)\ntorch.backends.cuda.enable_cudnn_sdp(False)\n",
+        ),
+        (
             "matmul-precision",
             {"precision": "medium"},
             'torch.set_float32_matmul_precision("medium")\n'
@@ -344,7 +349,7 @@ def test_levers_without_a_form_in_source_say_so(tmp_path: Path, lever: str) -> N
 def test_every_lever_says_what_it_needs(tmp_path: Path) -> None:
     values = {"num_workers": 2, "mode": "default", "threads": 1, "implementation": "fused", "precision": "high"}
     values |= {"dtype": "bfloat16", "share": "all", "micro_batches": 2, "every_steps": 50, "own": 8, "size": 16}
-    values |= {"library": "jemalloc"}
+    values |= {"library": "jemalloc", "kernel": "math"}
     values |= {"bucket_cap_mb": 50}
     for lever in all_levers().values():
         needed = {name: values[name] for name, it in lever.parameters.items() if it.required}
