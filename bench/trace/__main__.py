@@ -107,7 +107,7 @@ def introduction(hta_python: str | None) -> str:
 def measured(file: Path, real: bool, repeats: int, hta_python: str | None) -> Row:
     """What one file costs; once only where it is large."""
     size = file.stat().st_size
-    commands = [[sys.executable, "-m", "hotlap", "trace", str(file)]]
+    commands = [[sys.executable, "-m", "hotlap", "trace", "--full", str(file)]]
     if hta_python is not None and size <= LARGEST_FOR_HTA:
         commands.append([hta_python, "-c", HTA, str(file)])
     costs = least_of_turns(commands, 1 if size > 500 * MEBIBYTE else repeats)

@@ -40,7 +40,7 @@ def test_planted_causes_are_found_with_their_lines(
         assert Path(site["file"]) == Path(script) and site["line"] == line_of(line)
     assert sorted(it.name for it in tmp_path.iterdir()) == [".hotlap", "wasteful.py"]
 
-    assert main(["report"]) == 0
+    assert main(["report", "--full"]) == 0
     shown = capsys.readouterr().out
     assert f"slow-transform  wasteful.py:{line_of('def augment')}" in shown
     assert main(["trace", "--json", study["trace_path"]]) == 0
