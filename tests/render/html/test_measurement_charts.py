@@ -89,7 +89,7 @@ def test_a_step_far_beyond_the_others_does_not_flatten_them() -> None:
     slow = msgspec.structs.replace(timings(), baseline_steps=(*(0.2,) * 100, 60.0))
     series, _ = step_times.for_page(Material(study=msgspec.structs.replace(fakes.FINISHED, timings=slow)))
     assert max(it["time"] for it in series.drawn["data"]["values"]) == pytest.approx(800)
-    assert "1 step longer than 800 ms drawn at that height." in series.notes
+    assert "At the upper edge: 1 step longer than 800 ms." in series.notes
     assert series.table.rows[0][4] == "1 min", "the table has its real length"
 
 

@@ -174,4 +174,4 @@ def _notes(arms: Sequence[_Arm], longest: float) -> Iterator[str]:
     )
     beyond = sum(it > longest for arm in arms for it in arm.seconds)
     if beyond:
-        yield f"{text.count(beyond, 'step')} longer than {text.duration(longest)} drawn at that height."
+        yield f"At the upper edge: {text.count(beyond, 'step')} longer than {text.duration(longest)}."
