@@ -24,8 +24,9 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "src")
 
 def test_the_surface_is_what_it_is() -> None:
     named = {
-        "HotlapError", "Limit", "Objective", "Plan", "Study", "__version__", "apply", "batch", "check", "infer", "lint",
-        "load_study", "memory", "nan", "patch", "profile", "trace", "tune",
+        "HotlapError", "Limit", "Objective", "Plan", "Study", "__version__", "apply", "batch", "check", "infer",
+        "lightning_callback", "lint",
+        "load_study", "memory", "nan", "patch", "profile", "trace", "trainer_callback", "tune",
     }  # fmt: skip
     assert set(hotlap.__all__) == named
     assert dir(hotlap) == sorted(hotlap.__all__)
@@ -77,6 +78,8 @@ def test_other_names_do_not_exist() -> None:
             ["script", "arguments", "module", "steps", "seconds", "seed", "network", "unprotected", "on_progress"],
         ),
         ("trace", ["path"]),
+        ("lightning_callback", ["directory"]),
+        ("trainer_callback", ["directory"]),
         (
             "profile",
             ["script", "arguments", "module", "budget_seconds", "seed", "batch_sizes", "network", "unprotected",

@@ -10,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from hotlap.api.callbacks import lightning_callback as lightning_callback
+    from hotlap.api.callbacks import trainer_callback as trainer_callback
     from hotlap.api.questions import check as check
     from hotlap.api.questions import nan as nan
     from hotlap.api.questions import patch as patch
@@ -41,6 +43,7 @@ __all__ = [
     "batch",
     "check",
     "infer",
+    "lightning_callback",
     "lint",
     "load_study",
     "memory",
@@ -48,6 +51,7 @@ __all__ = [
     "patch",
     "profile",
     "trace",
+    "trainer_callback",
     "tune",
 ]
 
@@ -61,6 +65,7 @@ _HOMES = {
     "batch": "hotlap.api.searches",
     "check": "hotlap.api.questions",
     "infer": "hotlap.api.searches",
+    "lightning_callback": "hotlap.api.callbacks",
     "lint": "hotlap.api.reading",
     "load_study": "hotlap.api.reading",
     "memory": "hotlap.api.searches",
@@ -68,6 +73,7 @@ _HOMES = {
     "patch": "hotlap.api.questions",
     "profile": "hotlap.api.searches",
     "trace": "hotlap.api.reading",
+    "trainer_callback": "hotlap.api.callbacks",
     "tune": "hotlap.api.searches",
 }
 
