@@ -119,3 +119,12 @@ def test_only_runs_of_this_proof_watch_evaluations() -> None:
     _, executor = tuned(allow=())
     tag = WatchEvaluation.__struct_config__.tag
     assert not any(str(tag).encode() in it for it in executor.requests)
+
+
+def test_where_no_size_runs_the_reason_is_given() -> None:
+    verdict = verdict_of(tuned(breaks_at=1.5)[0])
+    assert isinstance(verdict, Skipped)
+    assert (
+        "No batch size larger than the script's own, 8, could be timed" in verdict.reason
+        and "is invalid" in verdict.reason
+    )

@@ -19,6 +19,10 @@ def propose_batch(trials: Trials, draft: StudyDraft, machine: Machine, observati
     found = find_knee(trials, draft, machine, observation)
     if found.obstacle:
         return ProposedBatch(obstacle=found.obstacle)
+    larger = [it for it in found.rates if it.batch_size > found.own]
+    if larger and all(it.error for it in larger):
+        reason = f"No batch size larger than the script's own, {found.own}, could be timed. {larger[0].error}"
+        return ProposedBatch(obstacle=reason)
     rate = found.rate_of(found.knee)
     if rate is None:
         return ProposedBatch(obstacle="No batch size could be timed.")
