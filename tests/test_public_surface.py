@@ -64,7 +64,7 @@ def test_other_names_do_not_exist() -> None:
             ["model", "inputs", "goal",
                 "p99_seconds",
                 "slowdown",
-                "quality", "metric", "budget_seconds", "only", "skip", "allow", "accept_unverified", "delta",
+                "quality", "metric", "lengths", "budget_seconds", "only", "skip", "allow", "accept_unverified", "delta",
              "seed", "quick", "network", "unprotected", "directory", "on_progress"],
         ),
         (

@@ -18,7 +18,16 @@ from hotlap.api.engine import (
 )
 from hotlap.api.questions import check, nan, patch
 from hotlap.api.reading import apply, find_study, lint, load_study, trace
-from hotlap.api.searches import batch, infer, inference_workload, memory, profile, tune
+from hotlap.api.searches import (
+    LENGTH_LEVERS,
+    batch,
+    check_lengths,
+    infer,
+    inference_workload,
+    memory,
+    profile,
+    tune,
+)
 from hotlap.errors import HotlapError
 from hotlap.records import Plan, Study
 from hotlap.study import BATCHES, CHECKS, LABS, PROFILES
@@ -28,6 +37,7 @@ __all__ = [
     "BATCHES",
     "CHECKS",
     "LABS",
+    "LENGTH_LEVERS",
     "PROFILES",
     "STUDIES",
     "Engine",
@@ -42,6 +52,7 @@ __all__ = [
     "batch",
     "begin",
     "check",
+    "check_lengths",
     "find_study",
     "full_search",
     "go_on",

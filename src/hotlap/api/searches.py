@@ -172,6 +172,7 @@ def infer(
     slowdown: float = USUAL_SLOWDOWN,
     quality: float = USUAL_LEVEL,
     metric: str = "",
+    lengths: bool = False,
     budget_seconds: float | None = None,
     only: Iterable[str] = (),
     skip: Iterable[str] = (),
@@ -197,14 +198,18 @@ def infer(
     outputs and those in float32 must reach, and the share of decisions that stay the same (0 to 1). With ``metric``,
     the name of a function of yours as ``"module:function"``, it is instead the share of that metric which must be kept:
     the function gets a dictionary from the number of an input to the model's output for it, and returns a score for
-    each sample, larger if better, or a single one. The other arguments are those of :func:`tune`; the study is kept in
+    each sample, larger if better, or a single one. With ``lengths``, whole passes over all inputs are timed, with their
+    sequences in batches of similar length (``baseline.facts.lengths``), and no other lever unless ``only`` names it;
+    the inputs need an attention mask. The other arguments are those of :func:`tune`; the study is kept in
     a folder of its own under ``directory``, and ``verification.quality`` of it is what was compared.
 
     Raises as :func:`tune` does.
     """
+    if lengths:
+        check_lengths(goal, p99_seconds)
     options = Options(
         budget_seconds=budget_seconds,
-        only=tuple(only),
+        only=tuple(only) or (LENGTH_LEVERS if lengths else ()),
         skip=tuple(skip),
         allow=tuple(allow),
         accept_unverified=accept_unverified,
@@ -217,7 +222,7 @@ def infer(
         unprotected=unprotected,
     )
     return begin(
-        inference_workload(model, inputs, metric),
+        inference_workload(model, inputs, metric, lengths=lengths),
         with_quick_budget(options),
         root=Path(directory) / INFERENCES,
         on_progress=on_progress or say_nothing,
@@ -299,10 +304,23 @@ def workload_of(script: str | os.PathLike[str], arguments: Sequence[str], module
     )
 
 
-def inference_workload(model: str, inputs: str, metric: str = "") -> Workload:
+LENGTH_LEVERS = ("length-bucketing",)
+"""What is tried with ``--lengths`` unless levers are named."""
+
+
+def check_lengths(goal: InferenceGoal, p99_seconds: float | None) -> None:
+    """Raise :class:`UsageError` for goals of single calls, which passes over all inputs do not time."""
+    if goal == "latency" or p99_seconds is not None:
+        raise UsageError(
+            "--lengths times whole passes over all inputs, so that no single call has a latency.",
+            remedy="Leave out --goal latency and --p99.",
+        )
+
+
+def inference_workload(model: str, inputs: str, metric: str = "", *, lengths: bool = False) -> Workload:
     """The functions ``module:function`` that make a model and its inputs, and evaluate its outputs (empty: none does).
 
-    Raises :class:`UsageError`.
+    With ``lengths`` a pass over all inputs is the unit of work instead of a call. Raises :class:`UsageError`.
     """
     named = (("The model", model), ("--inputs", inputs), *((("--metric", metric),) if metric else ()))
     for what, name in named:
@@ -311,7 +329,7 @@ def inference_workload(model: str, inputs: str, metric: str = "") -> Workload:
     return Workload(
         kind="inference",
         target=model,
-        arguments=("--inputs", inputs, *(("--metric", metric) if metric else ())),
+        arguments=("--inputs", inputs, *(("--metric", metric) if metric else ()), *(("--lengths",) if lengths else ())),
         directory=os.fspath(Path.cwd()),
         python=sys.executable,
     )

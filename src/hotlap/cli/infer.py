@@ -24,6 +24,7 @@ examples:
   hotlap infer serve:make_model --inputs serve:make_inputs
   hotlap infer --quality 0.999 serve:make_model --inputs serve:make_inputs
   hotlap infer --goal latency --p99 20ms serve:make_model --inputs serve:make_inputs
+  hotlap infer --lengths serve:make_model --inputs serve:make_inputs
   hotlap infer --metric serve:accuracy serve:make_model --inputs serve:make_inputs
   hotlap infer --only compile,half-weights --budget 10m serve:make_model --inputs serve:make_inputs
   hotlap report                                shows it again
@@ -54,6 +55,10 @@ def parser() -> Parser:
         "--metric", default="", metavar="MODULE:FUNCTION",
         help="your own metric of outputs; --quality is then the share of it that must be kept",
     )  # fmt: skip
+    made.add_argument(
+        "--lengths", action="store_true",
+        help="show how much of the work is padding, and time batches of similar length",
+    )  # fmt: skip
     add_inference_goal_options(made)
     options.add_search_options(made, of_calls=True)
     options.add_quick_option(made)
@@ -65,12 +70,14 @@ def parser() -> Parser:
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
-    workload = api.inference_workload(choices.model, choices.inputs, choices.metric)
+    workload = api.inference_workload(choices.model, choices.inputs, choices.metric, lengths=choices.lengths)
     workload = msgspec.structs.replace(workload, python=interpreter_from(choices) or workload.python)
+    if choices.lengths:
+        api.check_lengths(choices.goal, choices.p99)
     chosen = with_quick_budget(
         msgspec.structs.replace(
             options.launch_options(choices),
-            only=choices.only,
+            only=choices.only or (api.LENGTH_LEVERS if choices.lengths else ()),
             skip=choices.skip,
             allow=choices.allow,
             accept_unverified=choices.accept_unverified,

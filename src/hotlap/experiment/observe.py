@@ -133,6 +133,10 @@ def _run(trials: Trials, patience_seconds: float = 0.0) -> Run:
     )
 
 
+FEWEST_PASSES = 2
+"""The fewest units of a block if each is a pass over all inputs, which consists of many calls."""
+
+
 def observed_seconds(budget_seconds: float | None) -> float:
     """How long the first run is observed, if that suffices for :data:`FEWEST_STEPS`."""
     return min(_OBSERVED_SECONDS, max(1.0, _BUDGET_SHARE * (budget_seconds or math.inf)))
@@ -143,7 +147,9 @@ def _shape(run: Run, phases: PhaseAccount) -> tuple[Shape, tuple[str, ...]]:
     steps = run.steps.wall_seconds[warm_up_steps(run.steps) :]
     step_seconds = max(1e-6, median(steps))
     outside_share = phases.outside / phases.wall if phases.wall > 0 else 0.0
-    shape = Shape(step_seconds=step_seconds, outside_share=outside_share)
+    lengths = run.facts.lengths
+    fewest = FEWEST_PASSES if lengths is not None and lengths.whole_passes else BLOCK_STEPS
+    shape = Shape(step_seconds=step_seconds, outside_share=outside_share, block_steps=fewest)
     if not isinstance(run.ending, Completed):
         return shape, _few_steps(len(run.steps.wall_seconds))
     available = len(run.steps.wall_seconds)

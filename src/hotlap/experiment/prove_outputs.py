@@ -22,6 +22,7 @@ from hotlap.records import (
     Replicate,
     Run,
     ScoreQuality,
+    ScriptFacts,
     ShiftSeeds,
     Situation,
     TaskQuality,
@@ -32,6 +33,12 @@ from hotlap.wording import ending_text
 _COMPILING = ("compile", "torchao-int8")
 _FEWEST_CALLS = 3
 """The precision of calls is examined from the second one on."""
+
+
+def units_for_all_inputs(facts: ScriptFacts) -> int:
+    """After how many units of work, calls or passes, the model has returned something for each input."""
+    whole_passes = facts.lengths is not None and facts.lengths.whole_passes
+    return max(_FEWEST_CALLS, 1 if whole_passes else facts.inputs)
 
 
 def metric_of(workload: Workload) -> str:
@@ -45,7 +52,7 @@ class TaskQualityProver(Prover):
 
     def __init__(self, trials: Trials, levers: Mapping[str, Lever], situation: Situation) -> None:
         super().__init__(trials, levers, situation)
-        self._calls = max(_FEWEST_CALLS, situation.facts.inputs)
+        self._calls = units_for_all_inputs(situation.facts)
         self._inputs = situation.facts.inputs
         self._compared: dict[Plan, TaskQuality | Failure] = {}
         self._reference: Mapping[str, Any] | Failure | None = None

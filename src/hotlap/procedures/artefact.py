@@ -76,6 +76,12 @@ def write_artefact(
     """
     if found.workload.kind != "inference":
         raise StudyError("The study is not one of inference.", remedy="Make one with `hotlap infer`.")
+    facts = found.baseline.facts if found.baseline is not None else None
+    if facts is not None and facts.lengths is not None and facts.lengths.whole_passes:
+        raise StudyError(
+            "The study compared ways of forming batches, which is done by the code that calls the model.",
+            remedy="Form them as `hotlap levers length-bucketing` shows, and search for a form without --lengths.",
+        )
     if not found.plan.settings:
         raise StudyError(
             "The study kept no lever, so there is nothing to deploy but the unmodified model.",

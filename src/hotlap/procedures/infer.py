@@ -103,9 +103,11 @@ class _InferenceSearch(Search):
     def _attempt(self, name: str, choices: Sequence[Screened]) -> None:
         """Let a lever compete with the plan, or try it on top of the plan.
 
-        An engine competes, and so does a lever that changes how torch runs the model if an engine already runs it.
+        An engine competes, as do ways of forming batches, and so does a lever that changes how torch runs the model if
+        an engine already runs it.
         """
-        if self._levers[name].replaces_torch or (self._has_engine(self._plan) and not self._is_of_host(name)):
+        replaces = self._levers[name].replaces_torch or self._forms_batches(name)
+        if replaces or (self._has_engine(self._plan) and not self._is_of_host(name)):
             self._compete(name, choices)
         else:
             super()._attempt(name, choices)
@@ -184,7 +186,11 @@ class _InferenceSearch(Search):
 
     def _is_of_host(self, name: str) -> bool:
         """Whether a lever applies to whatever runs the model."""
-        return self._levers[name].kind == "host"
+        return self._levers[name].kind in ("host", "data")
+
+    def _forms_batches(self, name: str) -> bool:
+        """Whether the first lever of a plan forms batches: each way of doing so is listed, with its comparison."""
+        return self._levers[name].kind == "data" and not self._plan.settings
 
     def _host_part(self, plan: Plan) -> Plan:
         return Plan(settings=tuple(it for it in plan.settings if self._is_of_host(it.lever)))

@@ -73,6 +73,7 @@ from hotlap.records.instruments import (
     WriteArtefact,
 )
 from hotlap.records.latency import Latency, LatencyPercentile
+from hotlap.records.lengths import Batching, BatchOrder, LengthFacts, Padding
 from hotlap.records.machine import (
     Accelerator,
     AttentionRate,
@@ -252,8 +253,10 @@ __all__ = [
     "BadNumber",
     "BatchAdvice",
     "BatchChange",
+    "BatchOrder",
     "BatchRate",
     "BatchSearch",
+    "Batching",
     "Block",
     "BlockCost",
     "BlockDone",
@@ -323,6 +326,7 @@ __all__ = [
     "LaunchRequest",
     "LearningRateRule",
     "LeftOut",
+    "LengthFacts",
     "Limit",
     "LimitJudgement",
     "LimitState",
@@ -371,6 +375,7 @@ __all__ = [
     "OutputQuality",
     "OutsideKind",
     "OutsidePart",
+    "Padding",
     "Parity",
     "Patch",
     "PatchProof",

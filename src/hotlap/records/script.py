@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias
 
 from hotlap.records.base import Record
+from hotlap.records.lengths import LengthFacts
 
 SiteRole: TypeAlias = Literal[
     "loader", "optimizer", "model", "compile", "backward", "step", "clip", "copy", "scheduler", "operation", "call"
@@ -204,6 +205,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     ``garbage_share`` is the share of its time that Python's garbage collector took; None if that was not observed.
     ``inputs`` are those that the model of an inference target is called with in turn (0 for a script that trains), and
     ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has (for a script that trains, only torchao).
+    ``lengths`` are those of the sequences among its inputs (None: they have no attention mask).
     """
 
     device: str = "cpu"
@@ -232,6 +234,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     samples_from: SampleSource = ""
     inputs: int = 0
     packages: tuple[str, ...] = ()
+    lengths: LengthFacts | None = None
 
     @property
     def training_loaders(self) -> tuple[LoaderFacts, ...]:

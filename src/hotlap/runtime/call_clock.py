@@ -1,7 +1,8 @@
 """The step clock of an inference target: each call of its model is a step.
 
 A call counts as the phase ``forward``; its inputs' conversions by levers and the consumption of its output are part
-of it, as they are of the latency that a user of the model sees. The time between two calls is ``other``.
+of it, as they are of the latency that a user of the model sees. The time between two calls is ``other``. Where a whole
+pass over all inputs is the unit of work, several calls are a step.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ class CallClock(StepClock):
 
     def _hang_on(self, hooks: Hooks) -> None:
         hooks.before_forward.append(self._call_begins)
+        hooks.part_ended.append(self.leave)
         hooks.call_ended.append(self._call_ended)
 
     @property
@@ -34,7 +36,7 @@ class CallClock(StepClock):
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if not self._stopwatch_chosen:
             self._choose_stopwatch(model)
-        self._step_forwarded = leading_size(args) or leading_size(kwargs)
+        self._step_forwarded += leading_size(args) or leading_size(kwargs)
         self.enter(FORWARD)
         return args, kwargs
 

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 from weakref import ReferenceType, WeakKeyDictionary
 
+from hotlap.records import Batching, LengthFacts
 from hotlap.runtime.devices import device_kind
 
 Fetch: TypeAlias = Callable[[], Any]
@@ -101,6 +102,8 @@ class Hooks:
 
     # A call of an inference target's model is over, its output is consumed: a step of the clock.
     call_ended: list[Callable[[], None]] = field(default_factory=list)
+    # One call of several that are a unit of work together is over.
+    part_ended: list[Callable[[], None]] = field(default_factory=list)
     # What such calls run under: contexts that are entered once, before the first call, within ``torch.no_grad()``.
     around_calls: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
 
@@ -121,6 +124,9 @@ class Hooks:
     outputs_path: str = ""
     # The name of the user's own metric of outputs, and the function itself; None: there is none.
     metric: tuple[str, Callable[..., Any]] | None = None
+    # How whole passes over its sequences form batches, and what is known about their lengths (None: nothing).
+    batching: Batching = field(default_factory=Batching)
+    lengths: LengthFacts | None = None
 
     # Notes of levers and observers for the report.
     notes: list[str] = field(default_factory=list)

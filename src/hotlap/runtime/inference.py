@@ -2,7 +2,8 @@
 
 ``python -m hotlap.runtime.inference module:make_model --inputs module:make_inputs`` is what a trial starts. Calls
 go on, under ``torch.no_grad()``, until the controller ends the process: the inputs are used again and again, in their
-order. If the user's functions raise an exception or return something unusable, the trial ends as a crash of the script.
+order, or with ``--lengths`` all of them in each unit of work. If the user's functions raise an exception or return
+something unusable, the trial ends as a crash of the script.
 """
 
 from __future__ import annotations
@@ -13,9 +14,14 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hotlap.runtime.outputs import consume
+from hotlap.runtime.passes import NoLengths, Passes, Sequences
+
+if TYPE_CHECKING:
+    from hotlap.runtime.hooks import Hooks
 
 MOST_INPUTS = 256
 """How many inputs are taken from ``make_inputs``, which may yield any number."""
@@ -29,6 +35,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("model")
     parser.add_argument("--inputs", required=True)
     parser.add_argument("--metric", default="")
+    parser.add_argument("--lengths", action="store_true")
     choices = parser.parse_args(words)
     make_model, make_inputs = function_named(choices.model), function_named(choices.inputs)
     evaluate = function_named(choices.metric) if choices.metric else None
@@ -51,23 +58,72 @@ def main(words: Sequence[str]) -> None:
             f"{choices.model} returned a model in training mode, in which dropout and batch norm behave otherwise: "
             "call model.eval() in it, unless that is meant."
         )
+    sequences = _sequences(torch, inputs, required=choices.lengths)
+    hooks.lengths = sequences.facts(whole_passes=choices.lengths) if sequences is not None else None
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
+        # Before levers change the model: which of its outputs have the length of the input.
+        passes = Passes(sequences, model, hooks.batching) if choices.lengths and sequences is not None else None
         interception.roots.settle(model)
         for enter in hooks.around_calls:
             stack.enter_context(enter())
-        call: Callable[..., Any] = model
-        for take_over in hooks.takes_over:
-            call = take_over(model, inputs)
-        for args, kwargs in itertools.cycle(inputs):
+        if passes is not None:
+            _pass_over_all(hooks, model, passes)
+        else:
+            _call_on_each(hooks, model, inputs)
+
+
+def _call_on_each(hooks: Hooks, model: Any, inputs: Sequence[Arguments]) -> None:
+    call = _taken_over(hooks, model, inputs)
+    for args, kwargs in itertools.cycle(inputs):
+        for prepare in hooks.before_forward:
+            args, kwargs = prepare(model, args, kwargs)
+        output = call(*args, **kwargs)
+        consume(output)
+        for tell in hooks.after_forward:
+            tell(model, output)
+        for finish in hooks.call_ended:
+            finish()
+
+
+def _pass_over_all(hooks: Hooks, model: Any, passes: Passes) -> None:
+    """All sequences, in batches of the requested kind, are one unit of work."""
+    call = _taken_over(hooks, model, [it.arguments for it in passes.batches])
+    last = len(passes.batches) - 1
+    while True:
+        for number, it in enumerate(passes.batches):
+            args, kwargs = it.arguments
             for prepare in hooks.before_forward:
                 args, kwargs = prepare(model, args, kwargs)
             output = call(*args, **kwargs)
             consume(output)
-            for tell in hooks.after_forward:
-                tell(model, output)
-            for finish in hooks.call_ended:
-                finish()
+            passes.keep(it, output)
+            if number < last:
+                for part_ended in hooks.part_ended:
+                    part_ended()
+        if hooks.after_forward:
+            for output in passes.outputs():
+                for tell in hooks.after_forward:
+                    tell(model, output)
+        for finish in hooks.call_ended:
+            finish()
+
+
+def _taken_over(hooks: Hooks, model: Any, inputs: Sequence[Arguments]) -> Callable[..., Any]:
+    call: Callable[..., Any] = model
+    for take_over in hooks.takes_over:
+        call = take_over(model, inputs)
+    return call
+
+
+def _sequences(torch: ModuleType, inputs: Sequence[Arguments], *, required: bool) -> Sequences | None:
+    """The inputs as sequences with lengths; None if they are not, which is an error if it is ``required``."""
+    try:
+        return Sequences(torch, inputs)
+    except NoLengths:
+        if required:
+            raise
+        return None
 
 
 def function_named(target: str) -> Callable[..., Any]:

@@ -321,6 +321,7 @@ class Observer:
             files=digests(self._all_sites()) if self._observing else (),
             samples_from=self._clock.samples_from,
             inputs=self._interception.hooks.inputs,
+            lengths=self._interception.hooks.lengths,
             packages=_installed(ENGINE_PACKAGES if self._interception.hooks.inputs else _TRAINING_PACKAGES),
         )
 
