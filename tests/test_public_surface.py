@@ -61,7 +61,7 @@ def test_other_names_do_not_exist() -> None:
         ),
         (
             "infer",
-            ["model", "inputs", "goal",
+            ["model", "inputs", "arguments", "goal",
                 "p99_seconds",
                 "slowdown",
                 "quality", "metric", "lengths", "budget_seconds", "only", "skip", "allow", "accept_unverified", "delta",

@@ -11,9 +11,12 @@ from hotlap.levers.api import Lever, find, inference_levers
 from hotlap.measure.quality import compared_outputs, judge_quality, outputs_of
 from hotlap.records import (
     ENGINE_PACKAGES,
+    Batching,
     CaptureOutputs,
+    LengthFacts,
     Machine,
     ModelFacts,
+    Padding,
     Plan,
     Run,
     ScriptFacts,
@@ -32,6 +35,19 @@ SITUATION = Situation(
             ModelFacts(kind="Net", parameters=10, convolutions=1, linears=1, recurrent=1, input_shapes=((4, 3, 8, 8),)),
         ),
         packages=ENGINE_PACKAGES,
+        lengths=LengthFacts(
+            mask="mask",
+            sequences=2,
+            tokens=4,
+            shortest=1,
+            median=2.0,
+            longest=3,
+            paddings=(
+                Padding(batching=Batching(), positions=8, batches=1, shapes=1),
+                Padding(batching=Batching(order="sorted", multiple=1), positions=6, batches=1, shapes=1),
+            ),
+            whole_passes=True,
+        ),
     ),
     machine=Machine(cores=2, physical_cores=2, native_dtypes=("float32", "bfloat16")),
 )

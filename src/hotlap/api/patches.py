@@ -66,6 +66,11 @@ def patch_of(found: Study) -> Patch:
 
 def _facts_of(found: Study) -> ScriptFacts:
     """The facts observed of the script. Raises :class:`StudyError` if they do not suffice for a patch."""
+    if found.workload.kind == "inference":
+        raise StudyError(
+            "The study is of functions that hotlap called, so that there is no script to change.",
+            remedy="`hotlap export artefact` writes its form of the model as files.",
+        )
     if not found.plan.settings:
         raise StudyError("The study kept no lever, so there is nothing to write.", remedy="Choose one that did.")
     if found.baseline is None or not found.baseline.facts.files:
@@ -113,8 +118,10 @@ def with_proof(
             copy = patched_copy(opening.workload, encoded(patch), folder)
             sides = Sides(before=opening.workload, before_plan=Plan(settings=patch.written), now=copy)
             executor = make_executor(folder, options.isolation)
+            of_calls = _facts_of(found).step_source == "call"
+            replaced = {it.path for it in patch.files}
             with watch() as on_progress:
-                proof = prove_patch(sides, {it.path for it in patch.files}, options, executor, on_progress)
+                proof = prove_patch(sides, replaced, options, executor, on_progress, of_calls=of_calls)
     return msgspec.structs.replace(patch, proof=proof, remarks=(*patch.remarks, *remarks))
 
 

@@ -166,7 +166,8 @@ def batch(
 def infer(
     model: str,
     *,
-    inputs: str,
+    inputs: str = "",
+    arguments: Sequence[str] = (),
     goal: InferenceGoal = "throughput",
     p99_seconds: float | None = None,
     slowdown: float = USUAL_SLOWDOWN,
@@ -190,7 +191,8 @@ def infer(
 
     ``model`` names a function that returns a ``torch.nn.Module``, and ``inputs`` one that returns a list or generator
     of inputs, both as ``"module:function"``. An input is a tensor, a tuple of positional arguments, or a mapping of
-    named ones.
+    named ones. ``model`` may also be a script that calls a model in a loop, with ``arguments``; then there are no
+    ``inputs``, and :func:`hotlap.patch` writes what was found into the script.
 
     ``goal`` is what is to become better: samples per second (``"throughput"``), the median time of a call
     (``"latency"``), or peak memory (``"memory"``) with calls that take at most ``slowdown`` times as long. What does
@@ -205,6 +207,10 @@ def infer(
 
     Raises as :func:`tune` does.
     """
+    if model.endswith(".py") and not (inputs or metric or lengths):
+        workload = workload_of(model, arguments, module=False)
+    else:
+        workload = inference_workload(model, inputs, metric, lengths=lengths)
     if lengths:
         check_lengths(goal, p99_seconds)
     options = Options(
@@ -222,7 +228,7 @@ def infer(
         unprotected=unprotected,
     )
     return begin(
-        inference_workload(model, inputs, metric, lengths=lengths),
+        workload,
         with_quick_budget(options),
         root=Path(directory) / INFERENCES,
         on_progress=on_progress or say_nothing,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
+
 import msgspec
 
 from hotlap import api
 from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser, share
 from hotlap.cli.goals import add_inference_goal_options, inference_objective_from
-from hotlap.cli.workload import add_python_option, interpreter_from
+from hotlap.cli.workload import add_python_option, interpreter_from, workload_from
+from hotlap.errors import UsageError
 from hotlap.experiment.options import check, with_quick_budget
 from hotlap.levers.api import inference_levers
-from hotlap.records import USUAL_LEVEL
+from hotlap.records import USUAL_LEVEL, Workload
 from hotlap.study import INFERENCES
 
 _DESCRIPTION = """\
@@ -21,6 +24,7 @@ with those of the model in float32. Recommends what is faster and keeps the qual
 
 _EXAMPLES = """\
 examples:
+  hotlap infer serve.py --port 0               an unmodified script that calls a model in a loop
   hotlap infer serve:make_model --inputs serve:make_inputs
   hotlap infer --quality 0.999 serve:make_model --inputs serve:make_inputs
   hotlap infer --goal latency --p99 20ms serve:make_model --inputs serve:make_inputs
@@ -29,11 +33,12 @@ examples:
   hotlap infer --only compile,half-weights --budget 10m serve:make_model --inputs serve:make_inputs
   hotlap report                                shows it again
 
-The model: a torch.nn.Module. The inputs: a list or generator, of which the first 256 are used. Each is a
-tensor, a tuple of positional arguments, or a mapping of named ones. Quality is the cosine between outputs
-and, for logits, the share of inputs with the same largest class; for vectors of unit length, the share
-with the same nearest neighbour. A metric gets a dictionary from an input's number to the model's output,
-and returns a score for each sample, larger if better. exit code: as of `hotlap tune`."""
+A script: the target is its first model that is called again and again; `hotlap patch` writes what was found
+into the script. Functions: the model is a torch.nn.Module. The inputs are a list or generator, of which the
+first 256 are used. Each is a tensor, a tuple of positional arguments, or a mapping of named ones. Quality is
+the cosine between outputs and, for logits, the share of inputs with the same largest class; for vectors of
+unit length, the share with the same nearest neighbour. A metric gets a dictionary from an input's number to
+the model's output, and returns a score for each sample, larger if better. exit code: as of `hotlap tune`."""
 
 
 def parser() -> Parser:
@@ -42,11 +47,12 @@ def parser() -> Parser:
         "hotlap infer",
         _DESCRIPTION,
         _EXAMPLES,
-        usage="hotlap infer [options] MODULE:MAKE_MODEL --inputs MODULE:MAKE_INPUTS",
+        usage="hotlap infer [options] MODULE:MAKE_MODEL --inputs MODULE:MAKE_INPUTS\n"
+        "       hotlap infer [options] SCRIPT.py [arguments of the script]",
     )
     add_python_option(made)
-    made.add_argument("model", help="the function that returns the model, as module:function")
-    made.add_argument("--inputs", required=True, metavar="MODULE:FUNCTION", help="the function that returns the inputs")
+    made.add_argument("model", nargs="?", default="", help="the function that returns the model, as module:function")
+    made.add_argument("--inputs", default="", metavar="MODULE:FUNCTION", help="the function that returns the inputs")
     made.add_argument(
         "--quality", type=share, default=USUAL_LEVEL, metavar="SHARE",
         help=f"what cosine and agreement of outputs must reach (default: {USUAL_LEVEL:g})",
@@ -67,11 +73,32 @@ def parser() -> Parser:
     return made
 
 
+def _parsed(words: list[str]) -> tuple[argparse.Namespace, Workload]:
+    """The options, and the script with its arguments or the functions. Raises :class:`UsageError`."""
+    made = parser()
+    own, target = made.split(words)
+    if target and (target[0] == "-m" or target[0].endswith(".py")):
+        choices = made.parse_args(own)
+        given = [f"--{it}" for it in ("inputs", "metric", "lengths") if getattr(choices, it)]
+        if given:
+            raise UsageError(
+                f"{given[0]} is for functions, and {target[0]} is a script that makes its own inputs.",
+                remedy="Leave it out, or name a function that makes the model: hotlap infer MODULE:MAKE_MODEL.",
+            )
+        return choices, workload_from(target, "infer", interpreter_from(choices))
+    choices = made.parse_args(words)
+    if not (choices.model and choices.inputs):
+        raise UsageError(
+            "There is no model and no inputs, or no script.",
+            remedy="`hotlap infer SCRIPT.py`, or `hotlap infer MODULE:MAKE_MODEL --inputs MODULE:MAKE_INPUTS`.",
+        )
+    workload = api.inference_workload(choices.model, choices.inputs, choices.metric, lengths=choices.lengths)
+    return choices, msgspec.structs.replace(workload, python=interpreter_from(choices) or workload.python)
+
+
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
-    choices = parser().parse_args(words)
-    workload = api.inference_workload(choices.model, choices.inputs, choices.metric, lengths=choices.lengths)
-    workload = msgspec.structs.replace(workload, python=interpreter_from(choices) or workload.python)
+    choices, workload = _parsed(words)
     if choices.lengths:
         api.check_lengths(choices.goal, choices.p99)
     chosen = with_quick_budget(

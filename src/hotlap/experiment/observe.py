@@ -71,7 +71,8 @@ def first_run(trials: Trials, patience_seconds: float = 0.0) -> Run:
     One that called backward but no optimizer of torch runs once more, with its steps counted by calls of backward.
     """
     run = _run(trials, patience_seconds)
-    if not run.steps.wall_seconds and run.facts.backwards_per_step > 0 and ran_through(run):
+    counts_calls = trials.step_source == "call"
+    if not counts_calls and not run.steps.wall_seconds and run.facts.backwards_per_step > 0 and ran_through(run):
         trials.step_source = "backward"
         run = _run(trials)
     return run
@@ -82,7 +83,7 @@ def interpret(run: Run, trials: Trials) -> Observation:
 
     Raises :class:`ScriptError` if the script failed, has no training step, waits for the terminal, or ends too soon.
     """
-    _check(run, trials.workload)
+    _check(run, trials.workload, counts_calls=trials.step_source == "call")
     trials.step_source = run.facts.step_source
     phases, warnings = account_of(run)
     shape, short = _shape(run, phases)
@@ -180,7 +181,7 @@ def _few_steps(steps: int) -> tuple[str, ...]:
     return (f"Only {seen} measured before half of the budget was spent, warm-up included: the time account is rough.",)
 
 
-def _check(run: Run, workload: Workload) -> None:
+def _check(run: Run, workload: Workload, *, counts_calls: bool) -> None:
     done = steps_done(run)
     command = command_line(workload)
     match run.ending:
@@ -205,17 +206,24 @@ def _check(run: Run, workload: Workload) -> None:
                 remedy="Make it run without hotlap first.",
                 exit_code=code,
             )
+        case Completed() if done == 0 and counts_calls:
+            raise ScriptError(
+                "The script ended and no model was called twice without training.",
+                where=command,
+                remedy="Give hotlap a script that calls a model in a loop, under torch.inference_mode() or no_grad().",
+            )
         case Completed() if done == 0:
             raise ScriptError(
                 "The script ended and no training step was seen: no backward, no optimizer step.",
                 where=command,
                 remedy="Give hotlap the script, and the arguments, that train.",
             )
+    unit = "calls of a model" if counts_calls else "training steps"
     if done < FEWEST_STEPS and (isinstance(run.ending, Completed) or not run.steps.wall_seconds):
         raise ScriptError(
-            f"The script ended after {done} training steps; at least {FEWEST_STEPS} are needed for warm-up and timing.",
+            f"The script ended after {done} {unit}; at least {FEWEST_STEPS} are needed for warm-up and timing.",
             where=command,
-            remedy="Let it train longer: more epochs, more samples or a smaller batch.",
+            remedy="Let it run longer: more epochs, more samples or a smaller batch.",
         )
 
 

@@ -104,7 +104,7 @@ class TaskQualityProver(Prover):
         if isinstance(reference, Failure):
             return reference
         run = self._launch(plan, (CaptureOutputs(),))
-        candidate = _outputs(run)
+        candidate = captured_outputs(run)
         if isinstance(candidate, Failure):
             return candidate
         if run.engine is not None:
@@ -115,7 +115,7 @@ class TaskQualityProver(Prover):
         judged = judge_quality(
             compared_outputs(reference, candidate, first=calibrated),
             level=self._trials.options.quality,
-            inputs=self._inputs - calibrated,
+            inputs=inputs_of(reference) - calibrated,
             random_weights=self._random,
             proof=proof,
             score=score,
@@ -144,14 +144,14 @@ class TaskQualityProver(Prover):
     def _reference_outputs(self) -> Mapping[str, Any] | Failure:
         if self._reference is None:
             run = self._launch(plans_of.EMPTY, (CaptureOutputs(in_float32=True),))
-            self._reference = _outputs(run)
+            self._reference = captured_outputs(run)
             if not isinstance(self._reference, Failure):
                 self._random = 0.0 if run.facts.optimizers else self._random_share(self._reference)
         return self._reference
 
     def _random_share(self, reference: Mapping[str, Any]) -> float | None:
         """The share of weights initialised at random, for a program that does not train; None if a launch failed."""
-        again = _outputs(self._launch(plans_of.EMPTY, (ShiftSeeds(), CaptureOutputs()), other_seed=True))
+        again = captured_outputs(self._launch(plans_of.EMPTY, (ShiftSeeds(), CaptureOutputs()), other_seed=True))
         return None if isinstance(again, Failure) else random_share(reference, again)
 
     def _launch(self, plan: Plan, instruments: tuple[Any, ...], *, other_seed: bool = False) -> Run:
@@ -161,13 +161,19 @@ class TaskQualityProver(Prover):
         return self._trials.launch(assignment, steps=1 if other_seed else self._calls)
 
 
-def _outputs(run: Run) -> Mapping[str, Any] | Failure:
+def captured_outputs(run: Run) -> Mapping[str, Any] | Failure:
+    """What a launch stored; a Failure if it failed or its file cannot be read."""
     if not ran_through(run):
         return Failure(0, run.ending, f"In the launch that compares outputs: {ending_text(run.ending)}")
     try:
         return outputs_of(run.outputs_path)
     except Unreadable as error:
         return Failure(0, run.ending, str(error))
+
+
+def inputs_of(archive: Mapping[str, Any]) -> int:
+    """For how many inputs there are outputs: a script may make fewer calls than would be compared."""
+    return len({number for number in (key.partition("/")[0] for key in archive) if number.isdecimal()})
 
 
 def _score(

@@ -56,6 +56,7 @@ def opened(
 ) -> tuple[Trials, StudyDraft]:
     """The trials and the study of a procedure."""
     trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
+    trials.step_source = "call" if kind == "inference" else trials.step_source
     blank = msgspec.structs.replace(blank_study(workload, options, journal), kind=kind)
     return trials, StudyDraft(blank, trials, journal, on_progress)
 

@@ -195,6 +195,7 @@ from hotlap.records.script import (
 )
 from hotlap.records.source_changes import (
     AttentionArgument,
+    CallRegion,
     CopiesWithoutWaiting,
     DataParallelArguments,
     DataParallelStatement,
@@ -263,6 +264,7 @@ __all__ = [
     "BlockFacts",
     "BoundBy",
     "BreakEven",
+    "CallRegion",
     "CallSite",
     "Candidate",
     "CaptureGradients",

@@ -205,7 +205,8 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     ``garbage_share`` is the share of its time that Python's garbage collector took; None if that was not observed.
     ``inputs`` are those that the model of an inference target is called with in turn (0 for a script that trains), and
     ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has (for a script that trains, only torchao).
-    ``lengths`` are those of the sequences among its inputs (None: they have no attention mask).
+    ``lengths`` are those of the sequences among its inputs (None: they have no attention mask). With
+    ``calls_in_script`` a script of the user's makes the calls.
     """
 
     device: str = "cpu"
@@ -235,6 +236,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     inputs: int = 0
     packages: tuple[str, ...] = ()
     lengths: LengthFacts | None = None
+    calls_in_script: bool = False
 
     @property
     def training_loaders(self) -> tuple[LoaderFacts, ...]:

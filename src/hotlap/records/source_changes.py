@@ -47,6 +47,16 @@ class ForwardRegion(Record, frozen=True, kw_only=True, tag="forward-region"):
     already: str = ""
 
 
+class CallRegion(Record, frozen=True, kw_only=True, tag="call-region"):
+    """Each call of a model that is not trained inside this context manager, or the context in the place of one that it
+    ``replaces``; the name in ``already`` shows that the script has it."""
+
+    context: str
+    needs: tuple[str, ...] = ()
+    already: str = ""
+    replaces: str = ""
+
+
 class ScaledLoss(Record, frozen=True, kw_only=True, tag="scaled-loss"):
     """The loss scaled by a ``torch.amp.GradScaler`` for this device, unscaled before clipping, and its steps."""
 
@@ -97,6 +107,7 @@ SourceChange: TypeAlias = (
     | ModelStatement
     | ModelInputs
     | ForwardRegion
+    | CallRegion
     | ScaledLoss
     | CopiesWithoutWaiting
     | AttentionArgument

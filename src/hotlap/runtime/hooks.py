@@ -104,6 +104,8 @@ class Hooks:
     call_ended: list[Callable[[], None]] = field(default_factory=list)
     # One call of several that are a unit of work together is over.
     part_ended: list[Callable[[], None]] = field(default_factory=list)
+    # A call in a script of the user's is over, and the script goes on: what holds for the model alone ends.
+    back_to_script: list[Callable[[], None]] = field(default_factory=list)
     # What such calls run under: contexts that are entered once, before the first call, within ``torch.no_grad()``.
     around_calls: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
 
@@ -122,6 +124,8 @@ class Hooks:
     # Of an inference target: how many inputs its model is called with in turn, and the file with its outputs.
     inputs: int = 0
     outputs_path: str = ""
+    # Whether a script of the user's makes the calls.
+    calls_in_script: bool = False
     # The name of the user's own metric of outputs, and the function itself; None: there is none.
     metric: tuple[str, Callable[..., Any]] | None = None
     # How whole passes over its sequences form batches, and what is known about their lengths (None: nothing).

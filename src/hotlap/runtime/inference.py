@@ -53,7 +53,7 @@ def main(words: Sequence[str]) -> None:
     hooks = interception.hooks
     hooks.inputs = len(inputs)
     hooks.metric = (choices.metric, evaluate) if evaluate is not None else None
-    if model.training and any(_behaves_otherwise(it) for it in model.modules()):
+    if model.training and any(behaves_otherwise(it) for it in model.modules()):
         hooks.note(
             f"{choices.model} returned a model in training mode, in which dropout and batch norm behave otherwise: "
             "call model.eval() in it, unless that is meant."
@@ -167,7 +167,7 @@ def as_arguments(item: Any) -> Arguments:
     return (item,), {}
 
 
-def _behaves_otherwise(module: Any) -> bool:
+def behaves_otherwise(module: Any) -> bool:
     """Whether training mode changes what the module computes."""
     kind = type(module).__name__
     return module.training and ("Dropout" in kind or "BatchNorm" in kind)

@@ -322,6 +322,7 @@ class Observer:
             samples_from=self._clock.samples_from,
             inputs=self._interception.hooks.inputs,
             lengths=self._interception.hooks.lengths,
+            calls_in_script=self._interception.hooks.calls_in_script,
             packages=_installed(ENGINE_PACKAGES if self._interception.hooks.inputs else _TRAINING_PACKAGES),
         )
 

@@ -37,6 +37,7 @@ from hotlap.runtime.interception import Interception
 from hotlap.runtime.invariants import InvariantsRecorder
 from hotlap.runtime.observer import Observer
 from hotlap.runtime.process_groups import be_patient, place_in_group, wait_until_forgotten
+from hotlap.runtime.script_calls import ScriptCalls
 from hotlap.runtime.step_counter import open_counter
 from hotlap.runtime.unit_clock import UnitClock
 
@@ -91,6 +92,8 @@ class Session:
         kind = CallClock if self.assignment.step_source == "call" else StepClock
         if kind is CallClock:
             interception.roots.wait_for_root()
+            if self.assignment.workload.kind != "inference":
+                ScriptCalls(interception).install()
         self.clock: UnitClock = kind(
             self._hooks,
             source=self.assignment.step_source,

@@ -39,7 +39,8 @@ _CALLED = {
 
 
 def facts_of(path: Path, base: ScriptFacts = FACTS) -> ScriptFacts:
-    """The sites of all roles in the file, by what is called; evaluation (below ``no_grad``) has none."""
+    """The sites of all roles in the file, by what is called; unless calls are steps, evaluation (below ``no_grad``) has
+    none."""
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
@@ -47,7 +48,8 @@ def facts_of(path: Path, base: ScriptFacts = FACTS) -> ScriptFacts:
     calls = [it for it in ast.walk(tree) if isinstance(it, ast.Call)]
     for call in sorted(calls, key=lambda it: (it.lineno, it.col_offset)):
         for role, pattern in _CALLED.items():
-            if pattern.search(ast.unparse(call.func)) and not _evaluates(call, parents):
+            is_step = base.step_source == "call" or not _evaluates(call, parents)
+            if pattern.search(ast.unparse(call.func)) and is_step:
                 sites.append(_site(role, path, call, parents))
     return msgspec.structs.replace(
         base,

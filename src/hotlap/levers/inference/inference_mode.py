@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.situations import make_setting, without_model
-from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
+from hotlap.records import CallRegion, NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -56,10 +56,13 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """The loop is hotlap's own; there is no source of the user's to change."""
-    return (NoSourceForm(reason="Call the model under `with torch.inference_mode():`."),)
+    """Replace ``torch.no_grad()`` around the calls of a script, or wrap them; of a target the loop is hotlap's own."""
+    if not facts.calls_in_script:
+        return (NoSourceForm(reason="Call the model under `with torch.inference_mode():`."),)
+    needs = ("torch.inference_mode",)
+    return (CallRegion(context="torch.inference_mode()", needs=needs, already="inference_mode", replaces="no_grad"),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """Enter the mode once around all calls."""
+    """Enter the mode once around all calls, or in a script around each."""
     hooks.around_calls.append(hooks.torch.inference_mode)

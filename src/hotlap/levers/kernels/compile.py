@@ -65,6 +65,7 @@ from hotlap.records import (
     Situation,
     Skipped,
     SourceChange,
+    TopStatement,
 )
 
 if TYPE_CHECKING:
@@ -142,7 +143,12 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
         reason = "Some models use torch's own forward, and it is unknown which variable holds which model."
         return (NoSourceForm(reason=reason),)
     code, needs = _compile_call("_", arguments, of_torch == {True})
-    return (ModelStatement(code=code, needs=needs),)
+    freezing = _FREEZING if values.get("freezing") else ()
+    return (*freezing, ModelStatement(code=code, needs=needs))
+
+
+_FREEZING = (TopStatement(code="torch._inductor.config.freezing = True", needs=("torch._inductor",)),)
+"""What the environment variable sets (torch 2.6 to 2.13)."""
 
 
 def _rewrite_blocks(facts: ScriptFacts, arguments: list[str]) -> tuple[SourceChange, ...]:

@@ -46,6 +46,7 @@ from hotlap.levers.support.switching import Switch, gated
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
+    CallRegion,
     ForwardRegion,
     Proof,
     ScaledLoss,
@@ -103,11 +104,10 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """Wrap forward and loss in autocast; for float16 add a scaler."""
     dtype = str(dict(setting.values)["dtype"])
     device = facts.device.partition(":")[0]
-    region = ForwardRegion(
-        context=f'torch.autocast("{device}", dtype=torch.{dtype})',
-        needs=("torch.autocast", f"torch.{dtype}"),
-        already="autocast",
-    )
+    context, needs = f'torch.autocast("{device}", dtype=torch.{dtype})', ("torch.autocast", f"torch.{dtype}")
+    if facts.step_source == "call":
+        return (CallRegion(context=context, needs=needs, already="autocast"),)
+    region = ForwardRegion(context=context, needs=needs, already="autocast")
     return (region, ScaledLoss(device=device)) if dtype == "float16" else (region,)
 
 
@@ -154,6 +154,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
     hooks.around_loader_start.append(around)
     hooks.around_step.append(around)
     hooks.around_save.append(around_save)
+    hooks.back_to_script.append(close)
     hooks.before_exit.append(close)
     if dtype == "float16":
         _scale_losses(hooks)

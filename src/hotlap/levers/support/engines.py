@@ -308,10 +308,18 @@ def _of_tensors(calls: Calls, run: Callable[..., Named]) -> Callable[..., Any]:
     return lambda *args, **kwargs: calls.as_output(run(**calls.named(args, kwargs)))
 
 
+_NOT_IN_A_SCRIPT = (
+    "It runs an exported model, which takes the place of the script's own: give `hotlap infer` functions that make the "
+    "model and its inputs."
+)
+
+
 def obstacle_of(situation: Situation, packages: Sequence[str], extra: str) -> Skipped | None:
     """Why an engine cannot run the model: there is none, it is on a device, or what the engine needs is missing."""
     if without_model(situation):
         return without_model(situation)
+    if situation.facts.calls_in_script:
+        return Skipped(reason=_NOT_IN_A_SCRIPT)
     if device_kind(situation) != "cpu":
         return Skipped(reason=f"It is only tried on CPUs, and the model is on {situation.facts.device}.")
     missing = [it for it in packages if it not in situation.facts.packages]

@@ -39,6 +39,7 @@ _WHEN_OFF: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "before_update": lambda optimizer: None,
         "after_update": lambda optimizer: None,
         "step_ended": lambda: None,
+        "back_to_script": lambda: None,
     }
 )
 """What each hook that is called within a step answers while its lever is off. Other hooks tell once of what there is

@@ -21,10 +21,12 @@ from hotlap.experiment.stages import begin, blank_study
 from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.machine.label import machine_label
 from hotlap.procedures.check.numbers import TwoScripts, unless_noisy
+from hotlap.procedures.check.outputs import TwoScriptsOutputs
 from hotlap.procedures.check.rule import analyse
 from hotlap.records import (
     CheckVerdict,
     Completed,
+    Parity,
     PatchProof,
     Quality,
     Replicate,
@@ -43,14 +45,18 @@ def prove_patch(
     executor: Executor,
     on_progress: OnProgress = say_nothing,
     *,
+    of_calls: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> PatchProof:
     """Run both sides and compare them.
 
     ``replaced`` are the paths of the original's files, which the patched copy must not run; ``options.delta`` is the
-    smallest slowdown that counts. Raises :class:`HotlapError` if the original cannot be measured.
+    smallest slowdown that counts. With ``of_calls`` the script calls a model and does not train it.
+
+    Raises :class:`HotlapError` if the original cannot be measured.
     """
     trials = Trials(sides.before, options, JournaledExecutor(executor, clock=clock))
+    trials.step_source = "call" if of_calls else trials.step_source
     draft = StudyDraft(blank_study(sides.before, options, None), trials, None, on_progress)
     begin(trials, draft)
     trials.choose_rounds(1)
@@ -72,16 +78,22 @@ class _Proof:
         if isinstance(found, str):
             return PatchProof(text=found, refusal=found)
         self._draft.report("parity", "Does the patched copy produce the same results?")
-        numbers = TwoScripts(self._trials, self._sides).prove(self._replicates)
+        numbers = self._same_numbers()
         if isinstance(numbers, Failure):
             return PatchProof(text=numbers.reason, refusal=f"The patched copy failed. {numbers.reason}", speed=found)
-        numbers = unless_noisy(numbers)
+        numbers = unless_noisy(numbers) if isinstance(numbers, Parity) else numbers
         return PatchProof(
             text=f"{_numbers_text(numbers)} {_speed_text(found, verdict)}",
             refusal=_refusal(numbers, found, verdict),
             numbers=numbers,
             speed=found,
         )
+
+    def _same_numbers(self) -> Quality | Failure:
+        if self._trials.step_source != "call":
+            return TwoScripts(self._trials, self._sides).prove(self._replicates)
+        facts = self._replicates[0].runs[0].facts
+        return TwoScriptsOutputs(self._trials, self._sides, facts).prove(self._replicates)
 
     # -- turns --------------------------------------------------------------------------------
 

@@ -137,6 +137,11 @@ def _ratio(study: Study, comparison: Comparison) -> float:
 def what_was_done(study: Study) -> str:
     """How the figures were obtained."""
     target = text.one_line(study.workload.target, limit=120)
+    if study.workload.kind != "inference":
+        return (
+            f"hotlap ran {target} on one machine, unmodified and with each lever, in fresh launches that took turns, "
+            "and compared the outputs of its first calls with those of the model in float32."
+        )
     return (
         f"hotlap called the model of {target} on one machine, unmodified and with each lever, in fresh launches that "
         "took turns, and compared outputs with those of the model in float32."
@@ -157,5 +162,8 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         words = ("hotlap infer", *option_words(study.objective), *_level(study), text.command(study.workload))
         yield " ".join(words), "tries again without a limit of time"
     if study.plan.settings and study.status == "finished":
-        yield text.of_study("hotlap export artefact", study.directory), "files to deploy"
+        if study.workload.kind == "inference":
+            yield text.of_study("hotlap export artefact", study.directory), "files to deploy"
+        else:
+            yield text.of_study("hotlap patch", study.directory), "the change of the script"
     yield text.of_study("hotlap report --json", study.directory), "every figure"

@@ -18,7 +18,7 @@ _WORTH_MENTIONING = 0.02
 def everywhere(material: Material) -> Section[Block] | None:
     """A row for each way of forming batches, and what was measured with it."""
     study = material.study
-    lengths = study.baseline.facts.lengths if study.kind == "inference" and study.baseline is not None else None
+    lengths = study.baseline.facts.lengths if study.baseline is not None else None
     if lengths is None or not lengths.paddings:
         return None
     own = lengths.paddings[0]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hotlap.records import (
     AttentionArgument,
+    CallRegion,
     CopiesWithoutWaiting,
     DataParallelArguments,
     DataParallelStatement,
@@ -29,7 +30,18 @@ from hotlap.source.edits.apply import apply_changes
 from hotlap.source.edits.files import read_source
 from hotlap.source.edits.kinds import Edit
 from hotlap.source.edits.refusals import CannotEdit
-from hotlap.source.patch import attention, copies, data_parallel, loaders, models, optimizers, regions, scaling, top
+from hotlap.source.patch import (
+    attention,
+    call_regions,
+    copies,
+    data_parallel,
+    loaders,
+    models,
+    optimizers,
+    regions,
+    scaling,
+    top,
+)
 from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, digest_of
 
 WantedChanges = Sequence[tuple[Setting, tuple[SourceChange, ...]]]
@@ -73,6 +85,8 @@ def _edits(sources: Sources, change: SourceChange) -> Edits:
             return models.input_edits(sources, change)
         case ForwardRegion():
             return regions.edits_for(sources, change)
+        case CallRegion():
+            return call_regions.edits_for(sources, change)
         case ScaledLoss():
             return scaling.edits_for(sources, change)
         case CopiesWithoutWaiting():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hotlap.records import CallSite, ModelInputs, ModelStatement
 from hotlap.source.edits.kinds import Code as NewCode
 from hotlap.source.edits.kinds import InsertAfter, InsertBefore, Span, WrapExpression
-from hotlap.source.patch.code import Code, Edits, Function, NotPossible, Sources, last_part
+from hotlap.source.patch.code import Code, Edits, Function, NotPossible, Sources, last_part, parameters
 
 _LISTS_PARAMETERS = frozenset({"parameters", "named_parameters"})
 _MOVES = frozenset({"to", "cuda", "cpu", "half", "bfloat16", "float"})
@@ -19,7 +19,7 @@ _MOVES = frozenset({"to", "cuda", "cpu", "half", "bfloat16", "float"})
 @dataclass(frozen=True, slots=True)
 class Model:
     """How a function names a model: a variable, or an attribute of ``self``; ``optimizer`` is the statement that passes
-    its parameters to the optimizer."""
+    its parameters to the optimizer, or without training one that calls it."""
 
     code: Code
     function: Function
@@ -31,12 +31,13 @@ def statement_edits(sources: Sources, change: ModelStatement) -> Edits:
     """Insert after the last statement that makes, wraps or moves each model. Raises :class:`NotPossible`."""
     _check_kinds(sources, change.convolutions_only)
     edits: Edits = []
-    for model in _models(sources):
+    called = sources.facts.step_source == "call"
+    for model in _called_models(sources) if called else _models(sources):
         if _has_already(model, change):
             continue
         known = (model.name.partition(".")[0],)
         statement = NewCode(_for_model(change.code, model), change.needs, known)
-        after = _last_change(sources, model)
+        after = _made(model) if called else _last_change(sources, model)
         if after is None:
             edits.append((model.code.path, InsertBefore(Span.of(model.optimizer), statement)))
         else:
@@ -147,6 +148,57 @@ def _root(node: ast.expr) -> str:
     if node.id == "self":
         return f"self.{parts[-1]}" if parts else ""
     return node.id
+
+
+def _called_models(sources: Sources) -> list[Model]:
+    """Find the models that are called and not trained, where they are made. Raises :class:`NotPossible`."""
+    found: dict[tuple[Code, Function, str], Model] = {}
+    for site in sources.sites("model"):
+        code, call = sources.of_site(site, f"The call of {site.what}")
+        name = ast.unparse(call.func)
+        if not re.fullmatch(r"(self\.)?\w+", name):
+            raise NotPossible(f"Which variable holds the model that line {call.lineno} calls cannot be determined.")
+        function = _making_function(code, call, name)
+        found.setdefault((code, function, name), Model(code, function, name, code.statement(call)))
+    if not found:
+        raise NotPossible("No line was seen that calls the model.")
+    return list(found.values())
+
+
+def _making_function(code: Code, call: ast.Call, name: str) -> Function:
+    """The function that binds the model's name: the one that calls it, ``__init__``, or the module itself."""
+    own = code.function(call)
+    owner = code.class_of(call)
+    if name.startswith("self.") and owner is not None:
+        makers: list[Function] = [it for it in owner.body if isinstance(it, ast.FunctionDef) and it.name == "__init__"]
+    elif isinstance(own, ast.Module) or _binds(code, own, name):
+        makers = [own]
+    elif name in parameters(own):
+        raise NotPossible(f"The model is an argument of {own.name}, and where it is made cannot be determined.")
+    else:
+        makers = [code.tree]
+    if not makers or not _binds(code, makers[0], name):
+        raise NotPossible(f"Where {name} is made cannot be determined.")
+    return makers[0]
+
+
+def _binds(code: Code, function: Function, name: str) -> bool:
+    return any(_changes(it, name) for it in code.within(function))
+
+
+def _made(model: Model) -> ast.stmt:
+    """The last statement that binds or moves a model that is not trained, with the ``if`` around several of them."""
+    code = model.code
+    end = model.optimizer.lineno if code.function(model.optimizer) is model.function else None
+    changes = [code.statement(it) for it in code.within(model.function) if _changes(it, model.name)]
+    before = [it for it in changes if end is None or it.lineno < end]
+    if not before:
+        raise NotPossible(f"Where {model.name} is made cannot be determined.")
+    last = max(before, key=lambda it: (it.lineno, it.col_offset))
+    owners = {code.owner(it) for it in before}
+    if len(owners) == 1 and not isinstance(owners.pop(), (ast.For, ast.While)):
+        return last
+    return _outside_of_branches(code, last, [model.optimizer])
 
 
 # -- where it is ready ----------------------------------------------------------------------------
