@@ -46,6 +46,7 @@ from hotlap.records import (
     Workload,
 )
 from hotlap.render.blocks import Bullets, Table
+from hotlap.render.html.charts import candidates as drawn_candidates
 from hotlap.render.kinds.api import presenter_of
 from hotlap.render.markdown import markdown_report
 from hotlap.render.material import Material
@@ -391,3 +392,24 @@ def test_it_is_called_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert Path(study.directory).parent == tmp_path / ".hotlap" / "infer"
     with pytest.raises(hotlap.HotlapError, match="names no function"):
         hotlap.infer("serve", inputs="serve:make_inputs")
+
+
+def test_a_short_budget_is_for_what_runs_the_model(tmp_path: Path) -> None:
+    levers = ("cpu-threads", "onnx-runtime", "half-weights")
+    executor = FakeModel(folder=tmp_path, engines=True, factors=ENGINES)
+    study = infer(WORKLOAD, Options(only=levers, budget_seconds=600), executor)
+    order = [it.lever for it in study.outcomes if it.lever in levers]
+    assert order.index("cpu-threads") == 2
+    tried = {it.plan.settings[-1].lever for it in study.candidates}
+    assert "onnx-runtime" in tried
+
+
+def test_speed_and_quality_are_drawn(tmp_path: Path) -> None:
+    options = Options(only=("onnx-runtime", "openvino"))
+    study = search(tmp_path, options, engines=True, factors=ENGINES, errors={"openvino": 0.9, "onnx-runtime": 1e-3})
+    (chart,) = drawn_candidates.for_page(Material(study=study))
+    kinds = {row[0].partition(" ")[0]: row[-1] for row in chart.table.rows}
+    assert kinds["openvino"] == "not recommendable" and "recommended" in kinds.values()
+    assert not drawn_candidates.for_page(
+        Material(study=msgspec.structs.replace(study, candidates=study.candidates[:1]))
+    )

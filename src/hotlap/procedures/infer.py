@@ -29,7 +29,7 @@ from hotlap.objective import gain, judge
 from hotlap.procedures.budget import reserve_for_first_answer
 from hotlap.procedures.call_advice import batching_advice
 from hotlap.procedures.forecast import first_forecast
-from hotlap.procedures.screen import Screened
+from hotlap.procedures.screen import Prospect, Screened
 from hotlap.procedures.search import Search
 from hotlap.procedures.verdicts import breaks_p99
 from hotlap.records import (
@@ -103,6 +103,12 @@ class _InferenceSearch(Search):
         refused = "" if self._trials.options.quick else self._outputs.refused_metric()
         if refused:
             raise ScriptError(f"The metric cannot be used. {refused}", remedy="Correct the function of --metric.")
+
+    def _prospects(self, names: Sequence[str]) -> tuple[list[Prospect], list[Outcome]]:
+        """Ways of forming batches first, and levers of the host last: a short budget is for what runs the model."""
+        found, passed_over = super()._prospects(names)
+        found.sort(key=lambda it: 0 if it.lever.kind == "data" else 2 if it.lever.kind == "host" else 1)
+        return found, passed_over
 
     def _attempt(self, name: str, choices: Sequence[Screened]) -> None:
         """Let a lever compete with the plan, or try it on top of the plan.

@@ -8,6 +8,8 @@ from hotlap.objective import pareto_front
 from hotlap.records import Candidate, EngineReport, Latency, Quality, Study
 from hotlap.render import text
 from hotlap.render.blocks import Block, Bullets, Note, Table
+from hotlap.render.html.charts.candidates import CANDIDATES
+from hotlap.render.html.parts import Figure, PageBlock
 from hotlap.render.material import Material
 from hotlap.render.quality import quality_word, score_of
 from hotlap.render.sections.api import Section
@@ -28,6 +30,14 @@ def everywhere(material: Material) -> Section[Block] | None:
     engines = tuple(f"{_name(it)}: {_engine(it.engine)}." for it in ordered if it.engine is not None)
     blocks = (_without_empty_columns(rows), *((Bullets(engines),) if engines else ()), Note(_legend(ordered)))
     return Section(title, blocks)
+
+
+def page(material: Material) -> Section[PageBlock] | None:
+    """The same with speed and quality drawn."""
+    plain = everywhere(material)
+    if plain is None:
+        return None
+    return Section(title, (Figure(CANDIDATES, heading=True), *plain.body))
 
 
 _LEGEND = (
