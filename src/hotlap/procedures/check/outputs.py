@@ -10,7 +10,7 @@ import msgspec
 from hotlap.experiment.prove_outputs import captured_outputs, inputs_of, units_for_all_inputs
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure.quality import compared_outputs, judge_quality
-from hotlap.records import CaptureOutputs, Replicate, ScriptFacts, Sides, TaskQuality
+from hotlap.records import CaptureOutputs, Quality, Replicate, ScriptFacts, Sides
 
 LEVEL: Final = 0.9999
 """What cosine and agreement must reach: both sides use the same number formats."""
@@ -24,7 +24,7 @@ class TwoScriptsOutputs:
         self._sides = sides
         self._calls = units_for_all_inputs(facts)
 
-    def prove(self, replicates: Sequence[Replicate]) -> TaskQuality | Failure:
+    def prove(self, replicates: Sequence[Replicate]) -> Quality | Failure:
         """The verdict; a Failure if either failed. Timing runs store no outputs, so ``replicates`` are not used."""
         before, now = self._outputs(now=False), self._outputs(now=True)
         if isinstance(before, Failure):

@@ -26,7 +26,6 @@ from hotlap.procedures.check.rule import analyse
 from hotlap.records import (
     CheckVerdict,
     Completed,
-    Parity,
     PatchProof,
     Quality,
     Replicate,
@@ -81,7 +80,6 @@ class _Proof:
         numbers = self._same_numbers()
         if isinstance(numbers, Failure):
             return PatchProof(text=numbers.reason, refusal=f"The patched copy failed. {numbers.reason}", speed=found)
-        numbers = unless_noisy(numbers) if isinstance(numbers, Parity) else numbers
         return PatchProof(
             text=f"{_numbers_text(numbers)} {_speed_text(found, verdict)}",
             refusal=_refusal(numbers, found, verdict),
@@ -91,7 +89,8 @@ class _Proof:
 
     def _same_numbers(self) -> Quality | Failure:
         if self._trials.step_source != "call":
-            return TwoScripts(self._trials, self._sides).prove(self._replicates)
+            losses = TwoScripts(self._trials, self._sides).prove(self._replicates)
+            return losses if isinstance(losses, Failure) else unless_noisy(losses)
         facts = self._replicates[0].runs[0].facts
         return TwoScriptsOutputs(self._trials, self._sides, facts).prove(self._replicates)
 
