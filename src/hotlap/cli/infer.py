@@ -68,7 +68,7 @@ def parser() -> Parser:
     add_inference_goal_options(made)
     options.add_search_options(made, of_calls=True)
     options.add_quick_option(made)
-    options.add_lever_options(made)
+    options.add_lever_options(made, of_calls=True)
     options.add_output_options(made, plan=False)
     return made
 

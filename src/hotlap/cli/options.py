@@ -178,8 +178,8 @@ def add_isolation_options(parser: Parser) -> None:
     )
 
 
-def add_lever_options(parser: Parser) -> None:
-    """Add the options that choose levers."""
+def add_lever_options(parser: Parser, *, of_calls: bool = False) -> None:
+    """Add the options that choose levers; ``of_calls``: those of a model's calls, which load no samples."""
     group = parser.add_argument_group("the levers (`hotlap levers` lists them)")
     group.add_argument("--only", type=arguments.names, default=(), metavar="A,B", help="try only these")
     group.add_argument("--skip", type=arguments.names, default=(), metavar="A,B", help="do not try these")
@@ -190,6 +190,8 @@ def add_lever_options(parser: Parser) -> None:
         metavar="A,B",
         help="also try these, although they change what is learned",
     )
+    if of_calls:
+        return
     group.add_argument(
         "--sample-cache",
         type=arguments.size,
