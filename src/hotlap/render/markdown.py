@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from hotlap.records import Costs, Study
 from hotlap.render import markup, text
-from hotlap.render.account import rate_of, samples_factor
 from hotlap.render.cost import cost_sentences
 from hotlap.render.disturbance import step_takes
 from hotlap.render.headline import headline
@@ -15,6 +14,7 @@ from hotlap.render.kinds.api import Headline
 from hotlap.render.material import Material
 from hotlap.render.presentable import presentable
 from hotlap.render.sections.api import Section, markdown_sections
+from hotlap.render.step_times import step_times
 
 
 def markdown_report(study: Study, *, costs: Costs | None = None) -> str:
@@ -32,20 +32,23 @@ def markdown_report(study: Study, *, costs: Costs | None = None) -> str:
 
 def _figures(study: Study) -> list[str]:
     """A table of what changed or, for a study without a plan, of what was found."""
-    before, after = study.account_before, study.account_after
-    if before is None or before.wall <= 0:
+    times, account = step_times(study), study.account_before
+    if times is None or account is None:
         return []
-    name, before_rate = rate_of(before)
-    rate = text.number(before_rate)
-    if after is None or after.wall <= 0 or not study.plan.settings:
+    rate = text.number(times.rate)
+    if times.seconds_with_plan is None or times.rate_with_plan is None:
         return [
-            f"A {'call' if before.is_of_calls else 'step'} {step_takes(study, before.wall)}, which is {rate} {name}.",
+            f"A {'call' if account.is_of_calls else 'step'} {step_takes(study, times.seconds)}, which is {rate} "
+            f"{times.rate_name}.",
             "",
         ]
-    step = text.duration(after.wall * samples_factor(before, after))
     rows = [
-        ("mean call" if before.is_of_calls else "mean step", text.duration(before.wall), step),
-        (name, rate, text.number(rate_of(after)[1])),
+        (
+            "mean call" if account.is_of_calls else "mean step",
+            text.duration(times.seconds),
+            text.duration(times.seconds_with_plan),
+        ),
+        (times.rate_name, rate, text.number(times.rate_with_plan)),
     ]
     verification = study.verification
     if verification is not None and verification.baseline_peak_bytes and verification.candidate_peak_bytes:

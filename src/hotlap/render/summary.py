@@ -8,7 +8,6 @@ from hotlap.gain import claimed, comparison_of_plan
 from hotlap.objective import is_speed
 from hotlap.records import Comparison, Costs, Kept, Setting, Study
 from hotlap.render import text
-from hotlap.render.account import rate_of, samples_factor
 from hotlap.render.brief import NO_BREAK, Brief, Next, Row
 from hotlap.render.cost import cost_sentences
 from hotlap.render.headline import headline
@@ -16,6 +15,7 @@ from hotlap.render.isolation import study_warnings
 from hotlap.render.kinds.api import presenter_of
 from hotlap.render.presentable import presentable
 from hotlap.render.sections.next import commands_of
+from hotlap.render.step_times import step_times
 
 _SETTINGS_IN_LINES = 6
 """A longer plan is one paragraph."""
@@ -87,17 +87,17 @@ def _gain(comparison: Comparison | None) -> str:
 
 def _step(study: Study, gained: Comparison | None) -> Iterator[Row]:
     """The step, the rate and the memory with the plan and without; nothing for a plan that nothing is claimed of."""
-    before, after = study.account_before, study.account_after
-    if gained is None or before is None or after is None or min(before.wall, after.wall) <= 0:
+    times, account = step_times(study), study.account_before
+    if gained is None or account is None or times is None:
         return
-    name, rate = rate_of(before)
-    now = after.wall * samples_factor(before, after)
-    parts = [f"{text.duration(now)}, was {text.duration(before.wall)}"]
-    parts.append(f"{text.number(rate_of(after)[1])} {name}, was {text.number(rate)}")
+    if times.seconds_with_plan is None or times.rate_with_plan is None:
+        return
+    parts = [f"{text.duration(times.seconds_with_plan)}, was {text.duration(times.seconds)}"]
+    parts.append(f"{text.number(times.rate_with_plan)} {times.rate_name}, was {text.number(times.rate)}")
     if gained.baseline_peak_bytes and gained.candidate_peak_bytes:
         was, now_used = text.size(gained.baseline_peak_bytes), text.size(gained.candidate_peak_bytes)
         parts.append(f"peak memory {now_used}, {f'was {was}' if was != now_used else 'as before'}")
-    yield Row("Call" if before.is_of_calls else "Step", ("; ".join(parts),), most=2)
+    yield Row("Call" if account.is_of_calls else "Step", ("; ".join(parts),), most=2)
 
 
 def _warnings(study: Study) -> Iterator[Row]:

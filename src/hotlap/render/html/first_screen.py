@@ -10,13 +10,13 @@ from pathlib import Path
 from hotlap.gain import claimed
 from hotlap.records import Kept, Outcome, Setting, Study, Value
 from hotlap.render import text
-from hotlap.render.account import rate_of, samples_factor
 from hotlap.render.blocks import Fact
 from hotlap.render.html.parts import Command
 from hotlap.render.kinds.api import presenter_of
 from hotlap.render.lever_table import kept_words
 from hotlap.render.material import Material
 from hotlap.render.quality import quality_phrase, quality_question
+from hotlap.render.step_times import StepTimes, step_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,11 @@ def _gain(outcome: Outcome) -> str:
 
 def facts(study: Study) -> Iterator[Fact]:
     """The figures of the first screen."""
-    before = study.account_before
-    after = study.account_after if claims_gain(study) else None
-    if before is not None and before.wall > 0:
-        yield _step_fact(study)
-        name, rate = rate_of(before)
-        if after is not None and after.wall > 0:
-            yield Fact(_capital(name), text.number(rate_of(after)[1]), text.number(rate))
-        else:
-            yield Fact(_capital(name), text.number(rate))
+    times = step_times(study)
+    if times is not None:
+        yield _step_fact(study, times)
+        rates = [text.number(it) for it in (times.rate_with_plan, times.rate) if it is not None]
+        yield Fact(_capital(times.rate_name), *rates)
     verification = study.verification
     if verification is not None and claims_gain(study):
         if verification.baseline_peak_bytes and verification.candidate_peak_bytes:
@@ -87,13 +83,10 @@ def claims_gain(study: Study) -> bool:
     return claimed(study) is not None
 
 
-def _step_fact(study: Study) -> Fact:
-    before, after = study.account_before, study.account_after
-    assert before is not None
-    own, name = text.duration(before.wall), "Mean call" if before.is_of_calls else "Mean step"
-    if after is None or not claims_gain(study):
-        return Fact(name, own)
-    return Fact(name, text.duration(after.wall * samples_factor(before, after)), own)
+def _step_fact(study: Study, times: StepTimes) -> Fact:
+    is_of_calls = study.account_before is not None and study.account_before.is_of_calls
+    seconds = [text.duration(it) for it in (times.seconds_with_plan, times.seconds) if it is not None]
+    return Fact("Mean call" if is_of_calls else "Mean step", *seconds)
 
 
 def script_name(study: Study) -> str:
