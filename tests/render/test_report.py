@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from typing import Literal
 
 import fakes
 import msgspec
@@ -207,9 +208,16 @@ def test_the_answer_and_the_plan_are_repeated_at_the_end() -> None:
     assert "In the plan" not in end and "Read the warning above" in end
 
 
-@pytest.mark.parametrize(("kind", "into_source"), [("search", True), ("inference", False)])
-def test_only_a_plan_that_can_be_written_into_the_source_offers_it(kind: StudyKind, into_source: bool) -> None:
-    said = _printed(msgspec.structs.replace(fakes.FINISHED, kind=kind))
+@pytest.mark.parametrize(
+    ("kind", "of", "into_source"),
+    [("search", "script", True), ("inference", "script", True), ("inference", "inference", False)],
+)
+def test_only_a_plan_that_can_be_written_into_the_source_offers_it(
+    kind: StudyKind, of: Literal["script", "inference"], into_source: bool
+) -> None:
+    """A model that was given without a script is exported instead."""
+    workload = msgspec.structs.replace(fakes.WORKLOAD, kind=of)
+    said = _printed(msgspec.structs.replace(fakes.FINISHED, kind=kind, workload=workload))
     assert ("hotlap patch" in said) is into_source
     assert "hotlap report .hotlap/20260131-142501-337 --html" in said
     assert "hotlap patch" not in _printed(msgspec.structs.replace(fakes.INTERRUPTED, kind=kind)), "not verified yet"

@@ -15,11 +15,14 @@ from hotlap.evidence import LineSamples, MemoryTimeline, RunEvidence, SampledLin
 from hotlap.measure.parity.curves import loss_curves
 from hotlap.records import (
     AllocatorUse,
+    Batching,
+    BatchOrder,
     BatchRate,
     BatchSearch,
     CallSite,
     Candidate,
     Ceiling,
+    Completed,
     Costs,
     Crashed,
     EngineReport,
@@ -30,6 +33,7 @@ from hotlap.records import (
     Finding,
     GraphBreak,
     Kept,
+    LengthFacts,
     LoaderRate,
     MemoryAccount,
     MemoryAmounts,
@@ -40,14 +44,17 @@ from hotlap.records import (
     OperatorShare,
     Outcome,
     OutputQuality,
+    Padding,
     Plan,
     Price,
     Run,
+    ScriptFacts,
     Setting,
     Skipped,
     Steps,
     TaskQuality,
     Timings,
+    WatchedRun,
 )
 from hotlap.render.material import Material
 from hotlap.traces import read_trace
@@ -260,6 +267,27 @@ def sampled() -> LineSamples:
     )
 
 
+def padded() -> Run:
+    """A run with inputs of which a part is padding."""
+    given: BatchOrder = "given"
+    by_length: BatchOrder = "sorted"
+    ways = tuple(
+        Padding(batching=Batching(multiple=multiple, order=order), positions=positions, batches=8, shapes=shapes)
+        for multiple, order, positions, shapes in ((0, given, 4096, 1), (1, by_length, 2700, 6))
+    )
+    lengths = LengthFacts(
+        mask="attention_mask",
+        sequences=64,
+        tokens=2500,
+        shortest=3,
+        median=31,
+        longest=64,
+        paddings=ways,
+        whole_passes=True,
+    )
+    return Run(plan=Plan(), ending=Completed(), facts=ScriptFacts(lengths=lengths))
+
+
 def full_material(folder: Path) -> Material:
     rates = loader_rates()
     study = msgspec.structs.replace(
@@ -275,6 +303,8 @@ def full_material(folder: Path) -> Material:
         memory=memory_account(),
         memory_estimate=estimate(),
         candidates=candidates(),
+        baseline=padded(),
+        watch=WatchedRun(seconds=60.0, steps=300, remarks=("Steps were timed in bunches.",)),
         ceilings=(
             Ceiling(name="loader-alone", seconds_per_sample=rates[0].seconds_per_sample, bound_speedup=2.12),
             Ceiling(name="model-alone", seconds_per_sample=0.0034, bound_speedup=1.94),
@@ -335,6 +365,7 @@ def hostile_material(folder: Path) -> Material:
             modules=(ModuleMemory(name=ATTACK, kind=ATTACK),),
             growing=(MemoryGrowth(name=ATTACK, site=CallSite(role="step", file=ATTACK, line=1)),),
         ),
+        watch=WatchedRun(steps=3, reference=ATTACK, remarks=(ATTACK,)),
         identifier=ATTACK,
         hotlap_version=ATTACK,
         started=ATTACK,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from hotlap.render import text
 from hotlap.render.blocks import Block, Note, Table
 from hotlap.render.material import Material
 from hotlap.render.sections.api import Section
 from hotlap.render.watch import phase_rows
 
-order = 31
+order = 12
 title = "Over the run"
 
 
@@ -19,4 +20,4 @@ def everywhere(material: Material) -> Section[Block] | None:
     blocks: list[Block] = []
     if run.account is not None and material.study.account_before is None:
         blocks.append(Table(("phase", ">per step", ">share"), tuple(phase_rows(run.account))))
-    return Section(title, (*blocks, *map(Note, run.remarks)))
+    return Section(title, (*blocks, *(Note(text.one_line(it)) for it in run.remarks)))
