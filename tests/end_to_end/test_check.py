@@ -150,7 +150,7 @@ def test_nothing_is_left_whatever_ends_it(project: Path, number: signal.Signals)
     )
     with started as process:
         assert process.stderr is not None
-        assert any("trying, set 1" in line for line in process.stderr)
+        assert any("replicate 1" in line for line in process.stderr)
         time.sleep(4)  # into the replicate: its arms are running
         children = psutil.Process(process.pid).children(recursive=True)
         assert len(children) >= 3

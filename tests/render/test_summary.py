@@ -21,6 +21,7 @@ from materials import batch_search, estimate, hostile_material, memory_account
 
 from hotlap.objective import for_inference
 from hotlap.records import (
+    BatchAdvice,
     Crashed,
     Estimate,
     Finding,
@@ -74,6 +75,9 @@ def _inference() -> Study:
     )
 
 
+ADVICE = BatchAdvice(own=32, size=64, optimizer="SGD", learning_rate=0.1, rule="linear", factor=2.0)
+
+
 def _of_kind(kind: StudyKind, **fields: object) -> Study:
     bare = msgspec.structs.replace(
         fakes.FINISHED, kind=kind, outcomes=(), findings=(), plan=Plan(), verification=None, account_after=None
@@ -84,7 +88,7 @@ def _of_kind(kind: StudyKind, **fields: object) -> Study:
 EXAMPLES = {
     **fakes.STUDIES,
     "inference": _inference(),
-    "batch": _of_kind("batch", batch_search=batch_search()),
+    "batch": _of_kind("batch", batch_search=batch_search(), batch_advice=ADVICE),
     "memory": _of_kind("memory", memory=memory_account()),
     "memory-estimate": _of_kind("memory", memory_estimate=estimate()),
     "denied": fakes.DENIED,

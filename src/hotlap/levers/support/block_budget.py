@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -19,7 +20,8 @@ def blocks_to_recompute(costs: Sequence[BlockCost], most_seconds: float) -> tupl
     """
     if most_seconds <= 0:
         return ()
-    weights = [max(0, -int(-it.forward_seconds * _CELLS // most_seconds)) for it in costs]
+    # What exceeds the budget by however much weighs one cell more than there are.
+    weights = [math.ceil(min(_CELLS + 1, max(0.0, it.forward_seconds * _CELLS / most_seconds))) for it in costs]
     best: list[tuple[int, tuple[int, ...]]] = [(0, ())] * (_CELLS + 1)
     for number, (cost, weight) in enumerate(zip(costs, weights, strict=True)):
         if cost.saved_bytes <= 0:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hotlap.history import Entry
 from hotlap.records import Study
 from hotlap.render import text
-from hotlap.render.batch_search import knee_sentence, search_rows
+from hotlap.render.batch_search import advice_sentences, knee_sentence, search_rows
 from hotlap.render.blocks import Fact
 from hotlap.render.brief import Row
 from hotlap.render.kinds.api import Headline
@@ -52,10 +52,13 @@ def facts(study: Study) -> Iterator[Fact]:
 
 
 def summary_rows(study: Study) -> Iterator[Row]:
-    """A line for each size."""
+    """A line for each size, and what to do with the learning rate."""
     rows = search_rows(study)
     if rows:
         yield Row("Sizes", tuple(map(_size, rows)), is_list=True, most=9, least=4)
+    search, advice = study.batch_search, study.batch_advice
+    if search is not None and advice is not None and search.knee not in (0, search.own):
+        yield Row("Learning", (next(advice_sentences(advice, search.knee)),), most=3)
 
 
 def _size(row: tuple[str, ...]) -> str:
