@@ -29,10 +29,12 @@ FLOAT = 4
 def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Account]:
     """Run a training with the instrument, and return what it reports."""
     monkeypatch.setattr("hotlap.runtime.not_finite.checked_steps.switch_compiling_off", lambda: None)  # it is for good
-    hooks = Hooks(torch=torch)
-    interception = Interception(hooks)
+    running: list[Interception] = []
 
     def run(train: Callable[[], object], *, without_data: bool = False) -> MemoryAccount:
+        hooks = Hooks(torch=torch)
+        interception = Interception(hooks)
+        running.append(interception)
         clock = StepClock(
             hooks,
             source="auto",
@@ -46,11 +48,14 @@ def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Account
         train()
         for tell in hooks.before_exit:
             tell()
+        interception.suspend()
+        running.remove(interception)
         found: MemoryAccount = hooks.found["memory"]
         return found
 
     yield run
-    interception.suspend()
+    for it in running:
+        it.suspend()
 
 
 class Net(nn.Module):

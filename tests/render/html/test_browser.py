@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-CHARTS = {"replicates", "step-series", "step-histogram", "steps", "levers", "ceilings", "losses", "difference",
+CHARTS = {"candidates", "replicates", "step-series", "step-histogram", "steps", "levers", "ceilings", "losses", "difference",
           "loader", "batch-search", "batch-search-memory", "batch-sizes", "memory-peaks", "memory", "memory-account",
           "flame", "timeline"}  # fmt: skip
 TEXT_CONTRAST, LARGE_TEXT_CONTRAST, GRAPHICS_CONTRAST = 4.5, 3.0, 3.0
