@@ -7,7 +7,8 @@ processes and exits with the command's exit status.
 
 With a pid namespace the kernel ends all of its processes together with the first, which ends with the launcher. Without
 one, two processes adopt orphans: the launcher and its child, the keeper, which started the command. When one of them is
-killed, the other ends all that is left.
+killed, the other ends all that is left. Where the owner is gone, the keeper ends it before the launcher does: at no
+moment is the launcher the only one that could.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _LOOK_MILLISECONDS = 20
 _REAP_MILLISECONDS = 500
 _GRACE_SECONDS = 0.25
 _GRACE_POLL_SECONDS = 0.005
+_KEEPER_SECONDS = 10.0
 
 
 def main(order_path: str, control: int) -> NoReturn:
@@ -49,6 +51,9 @@ def main(order_path: str, control: int) -> NoReturn:
     said = _wait(second, reader, control)
     if said is not None and (said.left_running or _others_stay()):
         os.close(os.open(f"{order_path}{LEFT_RUNNING}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    os.close(reader)
+    if said is None and not order.pid_namespace:
+        _let_keeper_end(second)
     _end_all()
     if said is None:
         _remove_owned(order)
@@ -240,6 +245,22 @@ def _wait(second: int, reader: int, control: int) -> _End | None:
             if gone:
                 said += _rest(reader)
                 return _end_of(said.decode("ascii")) if said else _End(status)
+
+
+def _let_keeper_end(keeper: int) -> None:
+    """Give the keeper, which sees its pipe hang up, time to end the command's processes.
+
+    If it were killed first, nobody would be left to end them when this process is killed in the next moment, and a
+    frozen one would stay for good.
+    """
+    until = time.monotonic() + _KEEPER_SECONDS
+    while time.monotonic() < until:
+        try:
+            if os.waitpid(keeper, os.WNOHANG) != (0, 0):
+                return
+        except ChildProcessError:
+            return
+        time.sleep(_GRACE_POLL_SECONDS)
 
 
 def _end_of(text: str) -> _End:
