@@ -7,19 +7,46 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
+import msgspec
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.extend(str(Path(__file__).parents[1] / it) for it in ("end_to_end", "procedures", "check", "source/patch"))
 
+from fake_script import Effect
+from pair import Pair
+from patching import facts_of
 from setting_up import REPLACES_ITS_CHECKPOINT, SOURCE, interpreter_without, make_project
 
+from hotlap.api import Engine
 from hotlap.cli.launchers import active_interpreter, named_interpreter
 from hotlap.cli.main import main
+from hotlap.cli.workload import workload_from
 from hotlap.errors import ScriptError, UsageError
+from hotlap.experiment.options import Options
+from hotlap.levers.support.situations import make_setting
+from hotlap.records import Plan, Run, Study, StudyKind, Workload
+from hotlap.render import text
+from hotlap.render.kinds.api import presenter_of
+from hotlap.study import create_study, load_study
 from hotlap.trial.interpreter import check_interpreter
 
 PLAN = '[levers.fused-optimizer]\nimplementation = "foreach"\n'
+LOOP = """
+import torch
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
+data = torch.utils.data.TensorDataset(torch.randn(64_000, 64))
+for (batch,) in torch.utils.data.DataLoader(data, batch_size=16):
+    loss = (model(batch) - batch).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 SHOWS = """
 import sys
 
@@ -46,6 +73,19 @@ def run(python: str, *words: str, folder: Path, **variables: str) -> tuple[int, 
         [python, "-m", "hotlap", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     return done.returncode, done.stdout, done.stderr
+
+
+def workload_of(folder: Path, python: str, *, named: bool) -> Workload:
+    return Workload(kind="script", target="train.py", directory=str(folder), python=python, python_named=named)
+
+
+def keep_study(script: Path, python: str) -> None:
+    """Write a finished study of the script, with a plan."""
+    plan = Plan(settings=(make_setting("fused-optimizer", implementation="fused"),))
+    with create_study(script.parent / ".hotlap", workload_of(script.parent, python, named=False), Options()) as journal:
+        found = load_study(journal.directory)
+        run = Run(facts=facts_of(script))
+        journal.save(msgspec.structs.replace(found, status="finished", plan=plan, baseline=run))
 
 
 def fake(folder: Path, answer: str, status: int = 0) -> str:
@@ -146,3 +186,76 @@ def test_two_interpreters_are_an_error(
     monkeypatch.chdir(tmp_path)
     assert main(["profile", "--python", sys.executable, *words]) == 2
     assert "Both --python and" in capsys.readouterr().err
+
+
+def test_commands_that_are_printed_name_the_interpreter_again(apart: tuple[str, str], tmp_path: Path) -> None:
+    _, training = apart
+    (tmp_path / "train.py").touch()
+    named = workload_of(tmp_path, training, named=True)
+    assert text.command(named, "--only", "loader") == "--only loader --python training/bin/python train.py"
+    assert text.command(msgspec.structs.replace(named, python_named=False)) == "train.py"
+    assert text.script_command(named) == "train.py", "a study that is continued knows its interpreter"
+    at_home = msgspec.structs.replace(named, python=str(Path.home() / "env" / "bin" / "python"))
+    assert text.command(at_home) == "--python ~/env/bin/python train.py"
+    for kind in get_args(StudyKind):
+        commands = presenter_of(kind).next_commands(Study(workload=named, kind=kind, status="interrupted"), "")
+        repeated = [it for it, _ in commands if "train.py" in it]
+        assert all("--python training/bin/python train.py" in it for it in repeated), kind
+
+
+@pytest.mark.parametrize("word", ["training", "training/bin/python"])
+def test_an_interpreter_that_the_command_names_is_remembered(
+    word: str, apart: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    found = workload_from(["train.py"], "tune", named_interpreter(word))
+    assert found.python == apart[1] and found.python_named
+    assert workload_from([apart[1], "train.py"], "tune").python_named, "a path before the script"
+    assert not workload_from(["train.py"], "tune").python_named
+    assert not workload_from(["train.py"], "tune", sys.executable).python_named
+
+
+def test_the_proof_of_a_patch_runs_with_the_named_interpreter(
+    apart: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(LOOP, encoding="utf-8")
+    keep_study(tmp_path / "train.py", sys.executable)
+    ran: list[str] = []
+
+    def patch(*words: str, patched: Effect) -> int:
+        del ran[:]
+        executor = Pair(patched)
+        code = main(["patch", *words], engine=Engine(executor=lambda directory, isolation: executor))
+        ran.extend({it.workload.python for it in executor.assignments})
+        return code
+
+    assert patch("--python", "training", patched=Effect()) == 0
+    assert ran == [apart[1]], "both sides"
+    assert patch("--python", "training", patched=Effect(compute=1.5)) == 0
+    assert "proved before" in capsys.readouterr().err
+    assert patch(patched=Effect(compute=1.5)) == 1, "a proof by another interpreter is none for the study's"
+    assert ran == [sys.executable]
+    assert patch("--python", "nowhere", patched=Effect()) == 2
+    assert "no interpreter 'nowhere'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_patch_is_proved_in_another_environment(apart: tuple[str, str], tmp_path: Path) -> None:
+    _, training = apart
+    (tmp_path / "train.py").write_text(LOOP, encoding="utf-8")
+    environment = {"PYTHONPATH": str(SOURCE)}
+    words = ("--quiet", "--python", "training", "--budget", "300s")
+    code, _, err = run(sys.executable, "lab", *words, "train.py", folder=tmp_path, **environment)
+    assert code == 0, err
+    plan = Plan(settings=(make_setting("fused-optimizer", implementation="fused"),))
+    (folder,) = (tmp_path / ".hotlap" / "lab").glob("2*")
+    found = load_study(folder)
+    with create_study(tmp_path / ".hotlap", found.workload, Options()) as journal:
+        journal.save(msgspec.structs.replace(found, kind="search", plan=plan, directory=""))
+    code, out, err = run(sys.executable, "patch", "--quiet", "--delta", "0.9", folder=tmp_path, **environment)
+    assert code == 0, err
+    assert "fused=True" in out and "UNPROVEN" not in out
+    (kept,) = (tmp_path / ".hotlap").glob("2*/patch.json")
+    assert json.loads(kept.read_text())["proof"]["python"] == training

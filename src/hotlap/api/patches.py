@@ -21,7 +21,7 @@ from hotlap.machine.facts import machine_facts
 from hotlap.machine.label import machine_label
 from hotlap.procedures.check.patched import prove_patch
 from hotlap.records import Patch, PatchProof, Plan, ScriptFacts, Sides, Study, Workload
-from hotlap.study import PATCH, Approve, attach_to, attachment_of, made_here, opening_of, refuse_foreign
+from hotlap.study import PATCH, Approve, Opening, attach_to, attachment_of, made_here, opening_of, refuse_foreign
 from hotlap.trial.executor import MakeExecutor
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.patched_copy import patched_copy
@@ -93,6 +93,7 @@ def with_proof(
     watch: Watch,
     *,
     given: Workload | None = None,
+    python: str = "",
     approve: Approve = refuse_foreign,
     again: bool = False,
     on_note: Callable[[str], object] = lambda sentence: None,
@@ -100,19 +101,21 @@ def with_proof(
     """Prove a patch by trials, or return the stored proof of an earlier run unless ``again``.
 
     ``options.delta`` is the smallest slowdown that counts, ``options.parity_steps`` how many steps losses are compared.
-    ``given`` is the study's command, needed where its arguments hold secrets; ``approve`` is called before it is run.
-    The proof may show that the patch is wrong (:func:`refuse_disproved`). Raises :class:`UsageError` for a command that
-    is not approved, and :class:`HotlapError` if the original cannot be measured.
+    ``given`` is the study's command, needed where its arguments hold secrets, and ``python`` the interpreter (empty:
+    the study's); ``approve`` is called before it is run. The proof may show that the patch is wrong
+    (:func:`refuse_disproved`). Raises :class:`UsageError` for a command that is not approved, and
+    :class:`HotlapError` if the original cannot be measured.
     """
     from hotlap.source.patch.make import encoded
 
     steps, remarks = _comparable_steps(_facts_of(found), patch, options.parity_steps)
     options = msgspec.structs.replace(options, parity_steps=steps)
-    proof = None if again else _earlier_proof(found, patch, options)
+    python = python or found.workload.python
+    proof = None if again else _earlier_proof(found, patch, options, python)
     if proof is not None:
         on_note("This diff was proved before, by an earlier `hotlap patch` of the study; --again proves it again.")
     else:
-        opening = opening_of(Path(found.directory), given, summary=True)
+        opening = _with_python(opening_of(Path(found.directory), given, summary=True), python)
         approve(opening)
         with owned_folder("hotlap-patch-") as folder:
             copy = patched_copy(opening.workload, encoded(patch), folder)
@@ -122,6 +125,7 @@ def with_proof(
             replaced = {it.path for it in patch.files}
             with watch() as on_progress:
                 proof = prove_patch(sides, replaced, options, executor, on_progress, of_calls=of_calls)
+            proof = msgspec.structs.replace(proof, python=python)
     return msgspec.structs.replace(patch, proof=proof, remarks=(*patch.remarks, *remarks))
 
 
@@ -131,11 +135,18 @@ def refuse_disproved(patch: Patch) -> None:
         raise PatchError(f"There is no patch. {patch.proof.refusal}", remedy=_OTHER_WAY)
 
 
-def _earlier_proof(found: Study, patch: Patch, options: Options) -> PatchProof | None:
-    """The proof of an earlier run for the same diff on this machine, with limits at least as strict."""
+def _with_python(opening: Opening, python: str) -> Opening:
+    return msgspec.structs.replace(opening, workload=msgspec.structs.replace(opening.workload, python=python))
+
+
+def _earlier_proof(found: Study, patch: Patch, options: Options, python: str) -> PatchProof | None:
+    """The proof of an earlier run for the same diff on this machine, by this interpreter and with limits at least as
+    strict."""
     kept = kept_patch(found, patch) if made_here(Path(found.directory)) else None
     proof = kept.proof if kept is not None else None
     if proof is None or proof.delta > options.delta or proof.steps < options.parity_steps:
+        return None
+    if (proof.python or found.workload.python) != python:
         return None
     return proof if proof.machine in ("", machine_label(machine_facts())) else None
 

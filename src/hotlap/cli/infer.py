@@ -10,6 +10,7 @@ from hotlap import api
 from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser, share
 from hotlap.cli.goals import add_inference_goal_options, inference_objective_from
+from hotlap.cli.launchers import is_usual_interpreter
 from hotlap.cli.workload import add_python_option, interpreter_from, workload_from
 from hotlap.errors import UsageError
 from hotlap.experiment.options import check, with_quick_budget
@@ -93,7 +94,8 @@ def _parsed(words: list[str]) -> tuple[argparse.Namespace, Workload]:
             remedy="`hotlap infer SCRIPT.py`, or `hotlap infer MODULE:MAKE_MODEL --inputs MODULE:MAKE_INPUTS`.",
         )
     workload = api.inference_workload(choices.model, choices.inputs, choices.metric, lengths=choices.lengths)
-    return choices, msgspec.structs.replace(workload, python=interpreter_from(choices) or workload.python)
+    python = interpreter_from(choices) or workload.python
+    return choices, msgspec.structs.replace(workload, python=python, python_named=not is_usual_interpreter(python))
 
 
 def main(words: list[str], engine: api.Engine) -> int:

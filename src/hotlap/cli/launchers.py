@@ -16,6 +16,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from hotlap.errors import UsageError
+from hotlap.trial.interpreter import has_torch
 
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
 
@@ -135,6 +136,14 @@ def active_interpreter() -> str:
     here = Path.cwd()
     candidates = (it / "bin" / "python" for it in (*folders, *(it / ".venv" for it in (here, *here.parents))))
     return next((os.fspath(it) for it in candidates if os.access(it, os.X_OK)), "")
+
+
+def is_usual_interpreter(python: str) -> bool:
+    """Return whether scripts are run with this interpreter where no command names one."""
+    usual = sys.executable if has_torch() else active_interpreter()
+    one, other = Path(python), Path(usual or sys.executable)
+    # Names of the same file in one folder are one environment; a link from another folder is another one.
+    return one == other or (one.parent == other.parent and one.resolve() == other.resolve())
 
 
 def _without_python(typed: Typed, named: str) -> Typed:

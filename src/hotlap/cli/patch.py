@@ -16,7 +16,7 @@ from hotlap.cli.options import add_comparison_options, add_isolation_options, ad
 from hotlap.cli.plans import plan_of
 from hotlap.cli.trust import add_trust_option, approval
 from hotlap.cli.watching import watched
-from hotlap.cli.workload import workload_from
+from hotlap.cli.workload import add_python_option, checked_interpreter, workload_from
 from hotlap.records import Patch, Study
 from hotlap.render import text
 from hotlap.render.patch import patch_summary, patch_text
@@ -59,6 +59,7 @@ def parser() -> Parser:
     group.add_argument(
         "--again", action="store_true", help="prove it again (default: reuse the proof of the same diff)"
     )
+    add_python_option(group, default="the study's")
     add_comparison_options(group)
     add_isolation_options(made)
     add_limit_options(made)
@@ -133,6 +134,7 @@ def _proved(choices: argparse.Namespace, found: Study, patch: Patch, command: li
         engine.executor,
         partial(watched, choices, found),
         given=workload_from(command, "patch") if command else None,
+        python=checked_interpreter(choices.python) if choices.python else "",
         approve=approval(choices),
         again=choices.again,
         on_note=screen.note,

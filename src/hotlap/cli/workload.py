@@ -11,8 +11,14 @@ from pathlib import Path
 import msgspec
 
 from hotlap.cli import screen
-from hotlap.cli.arguments import Parser
-from hotlap.cli.launchers import Typed, active_interpreter, has_package, named_interpreter, understood
+from hotlap.cli.launchers import (
+    Typed,
+    active_interpreter,
+    has_package,
+    is_usual_interpreter,
+    named_interpreter,
+    understood,
+)
 from hotlap.errors import UsageError
 from hotlap.records import Workload
 from hotlap.trial.interpreter import check_interpreter, has_torch
@@ -20,13 +26,17 @@ from hotlap.trial.interpreter import check_interpreter, has_torch
 _EXAMPLE = "Give one, for example `hotlap {command} train.py --epochs 1` or `hotlap {command} -m package.train`."
 
 
-def add_python_option(parser: Parser) -> None:
+def add_python_option(
+    group: argparse._ActionsContainer,
+    *,
+    default: str = "hotlap's own, or that of the active environment if hotlap's has no torch",
+) -> None:
     """Add the interpreter that runs the script."""
-    parser.add_argument(
+    group.add_argument(
         "--python",
         metavar="PATH",
         help="run the script with this interpreter, or that of this environment; hotlap need not be installed there "
-        "(default: hotlap's own, or that of the active environment if hotlap's has no torch)",
+        f"(default: {default})",
     )
 
 
@@ -36,13 +46,19 @@ def interpreter_from(choices: argparse.Namespace, *, trains: bool = True) -> str
     Raises :class:`UsageError` if there is none, and :class:`hotlap.errors.ScriptError` if scripts cannot be run with
     it.
     """
-    python = named_interpreter(choices.python) if choices.python else ""
-    if not python and not has_torch():
-        python = active_interpreter()
-        if python:
-            screen.note(f"hotlap's environment has no torch: the script is run with {python}.")
+    if choices.python:
+        return checked_interpreter(choices.python, trains=trains)
+    python = "" if has_torch() else active_interpreter()
     if python:
+        screen.note(f"hotlap's environment has no torch: the script is run with {python}.")
         check_interpreter(python, trains=trains)
+    return python
+
+
+def checked_interpreter(name: str, *, trains: bool = True) -> str:
+    """Return the interpreter of that name, which can run scripts. Raises as :func:`interpreter_from`."""
+    python = named_interpreter(name)
+    check_interpreter(python, trains=trains)
     return python
 
 
@@ -95,4 +111,5 @@ def _workload(kind: str, target: str, arguments: Sequence[str], python: str) -> 
         arguments=tuple(arguments),
         directory=os.fspath(Path.cwd()),
         python=python,
+        python_named=not is_usual_interpreter(python),
     )

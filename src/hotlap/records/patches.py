@@ -31,14 +31,15 @@ class PatchProof(Record, frozen=True, kw_only=True):
 
     ``numbers`` compares what training computes; ``speed`` above 1 means that the patched copy is faster. ``refusal`` is
     why the patch may not be used (empty: it may); ``text`` says what was found. ``delta`` is the smallest slowdown that
-    counted, ``steps`` how many steps had to be compared, and ``machine`` where (empty: unknown): a request for no more
-    on the same machine needs no new proof.
+    counted, ``steps`` how many steps had to be compared, ``machine`` where (empty: unknown) and ``python`` with which
+    interpreter (empty: the study's): a request for no more there needs no new proof.
     """
 
     text: str
     delta: float = 0.0
     steps: int = 0
     machine: str = ""
+    python: str = ""
     refusal: str = ""
     numbers: Quality | None = None
     speed: SpeedComparison | None = None

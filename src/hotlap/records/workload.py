@@ -30,7 +30,8 @@ class Workload(Record, frozen=True, kw_only=True):
     or ``inference``: ``target`` names a function that returns a model (``module:make_model``), ``arguments`` are those
     of ``hotlap infer``, and :mod:`hotlap.runtime.inference` calls the model. ``torchrun train.py`` is the module
     ``torch.distributed.run``. ``checkout`` is given where it runs in a copy of its source tree.
-    ``interpreter_options`` are those of ``python`` itself, such as ``-u``.
+    ``interpreter_options`` are those of ``python`` itself, such as ``-u``. ``python_named``: the command line chose the
+    interpreter, so that commands which repeat it must name it too.
     """
 
     kind: Literal["script", "module", "inference"]
@@ -40,6 +41,7 @@ class Workload(Record, frozen=True, kw_only=True):
     python: str
     checkout: Checkout | None = None
     interpreter_options: tuple[str, ...] = ()
+    python_named: bool = False
 
 
 class Source(Record, frozen=True, kw_only=True):

@@ -212,10 +212,20 @@ def setting_values(of: Setting) -> str:
 
 
 def command(workload: Workload, *options: str) -> str:
-    """The script with its arguments, without secrets, as typed after ``hotlap COMMAND``."""
-    from hotlap.render.presentable import presentable
+    """The script with its arguments, without secrets, as typed after ``hotlap COMMAND``.
 
-    workload = presentable(workload, workload.directory)
+    An interpreter that the command line chose is among the options.
+    """
+    named = ("--python", workload.python) if workload.python_named else ()
+    return script_command(workload, *options, *named)
+
+
+def script_command(workload: Workload, *options: str) -> str:
+    """The same without the interpreter, as typed after a study, which knows it."""
+    from hotlap.render.presentable import presentable, shown
+
+    directory = workload.directory
+    workload, options = presentable(workload, directory), tuple(shown(it, directory) for it in options)
     target = ("-m", workload.target) if workload.kind == "module" else (workload.target,)
     interpreter = ("python", *workload.interpreter_options) if workload.interpreter_options else ()
     words = (*options, *interpreter, *target, *workload.arguments)

@@ -290,7 +290,7 @@ def _again(study: Study, budget: str) -> str:
 
 def _resuming(study: Study) -> str:
     """A study does not store the secrets of its command, which must be given again."""
-    again = text.command(study.workload) if is_redacted(study.workload) else ""
+    again = text.script_command(study.workload) if is_redacted(study.workload) else ""
     return " ".join(filter(None, ("hotlap tune --resume", text.shell_word(study.directory), again)))
 
 
