@@ -31,10 +31,17 @@ def metric_words(name: str) -> str:
     return _METRICS.get(name, name.replace("_", " "))
 
 
-def launches_in(launches: int, seconds: float) -> str:
-    """A number of launches and their time: ``34 launches in 9 min``."""
+def launches_in(launches: int, seconds: float | None) -> str:
+    """A number of launches and their time, if that is known: ``34 launches in 9 min``."""
     counted = "1 launch" if launches == 1 else f"{launches} launches"
-    return f"{counted} in {seconds:.0f} s" if seconds < 90 else f"{counted} in {seconds / 60:.0f} min"
+    if seconds is None:
+        return counted
+    return f"{counted} in {about(seconds)}"
+
+
+def about(seconds: float) -> str:
+    """A time that is an estimate: ``45 s``, ``9 min``."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def ending_text(ending: Ending) -> str:

@@ -138,6 +138,17 @@ def test_a_nan_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     assert answers.requests[1].steps >= 18, "the repetition runs at least as many steps"
 
 
+def test_the_plan_is_said_before_each_launch_and_what_it_came_to_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert hunt(Answers(run(17, NOTICED), run(17, FOUND)), "--steps", "500") == 1
+    said = " ".join(capsys.readouterr().err.split())
+    first = "1 launch is planned to watch 500 steps, for at most 10 min, and more only if a number is not finite"
+    revised = (
+        "Now about 2 launches in 4 s are planned in all, instead of 1 launch: 1 launch in 4 s with every operation"
+    )
+    assert said.index(first) < said.index("watching loss") < said.index(revised) < said.index("the same steps again")
+    assert said.endswith("2 launches in 0 s were made; about 2 launches in 4 s were planned")
+
+
 def test_json_reads_back(capsys: pytest.CaptureFixture[str]) -> None:
     assert hunt(Answers(run(17, NOTICED), run(17, FOUND)), "--json", "--quiet") == 1
     out, err = capsys.readouterr()

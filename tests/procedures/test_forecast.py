@@ -1,15 +1,29 @@
-"""A search says early how many launches are planned, revises that openly, and says what it came to."""
+"""Every procedure says early how many launches are planned, revises that openly, and says what it came to."""
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
+import pytest
 from fake_levers import lever, named
-from fake_script import Effect, FakeExecutor, FakeScript
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 from test_search import search
 
+sys.path.append(str(Path(__file__).parents[1] / "check"))
+
+from pair import REVISION, SIDES, Pair
+
+from hotlap.experiment.options import Options
+from hotlap.experiment.plan_ahead import Forecast, Launches, PlanAhead
 from hotlap.plan import setting
+from hotlap.procedures.batch.search import search_batch
+from hotlap.procedures.check import check
+from hotlap.procedures.lab import run_lab
+from hotlap.procedures.profile import profile
 from hotlap.records import Progress
 
 GOOD = FakeScript(effects={setting("half"): Effect(compute=0.5)})
@@ -87,3 +101,79 @@ def test_a_quick_look_plans_no_proof() -> None:
     told, _ = listened(GOOD, levers=named(lever("half")), budget_seconds=200.0, quick=True)
     said = [it.text for it in told if PLANS.match(it.text)]
     assert said and not any("to prove" in it for it in said)
+
+
+def test_no_plan_is_said_for_levers_that_the_budget_cannot_prove() -> None:
+    effects = {setting("half"): Effect(compute=0.5), setting("small"): Effect(compute=0.93)}
+    for budget in (180.0, 220.0, 340.0, 380.0):
+        levers = named(lever("half"), lever("small"), lever("idle"))
+        told, _ = listened(FakeScript(effects=effects), levers=levers, budget_seconds=budget)
+        assert told[-1].launches_planned <= 1.4 * told[-1].launches, f"a budget of {budget:.0f} s"
+
+
+def test_a_budget_cuts_what_is_spare_first() -> None:
+    first, proof = Launches(10, 100.0, "for first measurements", spare=True), Launches(20, 60.0, "to prove it")
+    whole = Forecast.of(first, Launches(0, 0.0, "for nothing"), proof)
+    assert (whole.launches, whole.seconds) == (30, 160.0)
+    assert whole.within(500.0) == whole
+    assert [it.count for it in whole.within(110.0).parts] == [5, 20]
+    assert [it.count for it in whole.within(30.0).parts] == [0, 10]
+    assert whole.within(0.0).launches == 0 == whole.within(-5.0).launches
+    assert whole.text == "10 launches in 2 min for first measurements, then 20 launches in 60 s to prove it are to come"
+
+
+def test_a_plan_of_unknown_length_is_said_without_minutes() -> None:
+    plan = PlanAhead()
+    assert plan.outcome(1, 5.0) == ""
+    first = Forecast.of(Launches(1, None, "to count"))
+    assert plan.revise(first, launches=0, spent_seconds=0.0, budget_seconds=None) == "1 launch is planned to count"
+    assert plan.outcome(1, 5.0) == "1 launch in 5 s was made; 1 launch was planned"
+    said = plan.revise(
+        Forecast.of(Launches(1, 20.0, "to look closer")), launches=1, spent_seconds=5.0, budget_seconds=None
+    )
+    assert said.startswith(
+        "Now about 2 launches in 25 s are planned in all, instead of 1 launch: 1 launch in 20 s to look"
+    )
+
+
+FAKE = {"has_loader": True, "samples_per_step": 8, "batch_size": 8, "launch_noise": 0.002}
+
+
+def of_profile(listen) -> FakeExecutor:
+    executor = Counting(FakeScript(**FAKE))
+    profile(WORKLOAD, Options(batch_sizes=True), executor, listen, clock=executor.clock)
+    return executor
+
+
+def of_batch(listen) -> FakeExecutor:
+    executor = Counting(FakeScript(**FAKE, fixed_share=0.5))
+    search_batch(WORKLOAD, Options(), executor, listen, clock=executor.clock)
+    return executor
+
+
+def of_lab(listen) -> FakeExecutor:
+    executor = Counting(FakeScript(effects={setting("mixed-precision"): Effect(compute=0.5)}))
+    levers = named(lever("mixed-precision"), lever("compile"))
+    run_lab(WORKLOAD, Options(), executor, listen, levers=levers, clock=executor.clock)
+    return executor
+
+
+def of_check(listen) -> FakeExecutor:
+    class Counted(Counting, Pair):
+        pass
+
+    executor = Counted(Effect(loss=1 + 1e-9))
+    check(WORKLOAD, REVISION, SIDES, Options(delta=0.05), executor, listen, clock=executor.clock)
+    return executor
+
+
+@pytest.mark.parametrize("procedure", [of_profile, of_batch, of_lab, of_check])
+def test_every_procedure_says_its_plan_and_what_it_came_to(procedure: Callable[..., FakeExecutor]) -> None:
+    told: list[Progress] = []
+    executor = procedure(told.append)
+    said = [it for it in told if PLANS.match(it.text)]
+    assert said and said[0].launches == 1, "after the first launch, before the next"
+    assert all("instead of" in it.text for it in said[1:])
+    assert told[-1].stage == "end" and told[-1].launches == executor.made
+    assert told[-1].text.startswith(f"{executor.made} launches in ")
+    assert abs(told[-1].launches - told[-1].launches_planned) <= 0.25 * told[-1].launches_planned

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -11,6 +12,7 @@ from hotlap import plan as plans_of
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.observe import Observation, account_of
+from hotlap.experiment.plan_ahead import Launches
 from hotlap.experiment.quiet import quietly, runs_of_replicate
 from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.levers.data import loader as loader_lever
@@ -31,6 +33,8 @@ from hotlap.records import (
 )
 
 _SWEEP_SECONDS_PER_SETTING = 4.0
+_MODEL_ARMS = (plans_of.EMPTY, plans_of.EMPTY)
+"""The script, and the script with its first batch replayed from memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +62,7 @@ class Bounds:
 def measure_ceilings(trials: Trials, draft: StudyDraft, observation: Observation, machine: Machine) -> Bounds:
     """Time the loader without the model, and the model without the loader, if the budget allows."""
     run, phases = observation.run, observation.account
-    situation = Situation(
-        facts=run.facts,
-        machine=machine,
-        account=phases,
-        device_peak_bytes=run.device_peak_bytes,
-        host_peak_bytes=run.host_peak_bytes,
-        sample_cache_bytes=trials.options.sample_cache_bytes,
-    )
+    situation = _situation(trials, observation, machine)
     ceilings: list[Ceiling] = []
     rates: tuple[LoaderRate, ...] = ()
     if run.facts.training_loaders:
@@ -77,6 +74,27 @@ def measure_ceilings(trials: Trials, draft: StudyDraft, observation: Observation
     situation = msgspec.structs.replace(situation, ceilings=tuple(ceilings), loader_rates=rates)
     disturbed = tuple(it.measured for it in draft.study.disturbances)
     return Bounds(situation, utilisation, disturbed)
+
+
+def ceilings_launches(trials: Trials, observation: Observation, machine: Machine) -> Launches:
+    """The launches of :func:`measure_ceilings`, with what they take."""
+    if not observation.facts.training_loaders:
+        return Launches(0, 0.0, "")
+    settings = _swept(_situation(trials, observation, machine))
+    seconds = trials.costs.of_replicate(_MODEL_ARMS, FEWEST_ROUNDS) + _sweep_cost(trials, settings)
+    return Launches(len(_MODEL_ARMS) + bool(settings), seconds, "for the loader and the model alone", spare=True)
+
+
+def _situation(trials: Trials, observation: Observation, machine: Machine) -> Situation:
+    run = observation.run
+    return Situation(
+        facts=run.facts,
+        machine=machine,
+        account=observation.account,
+        device_peak_bytes=run.device_peak_bytes,
+        host_peak_bytes=run.host_peak_bytes,
+        sample_cache_bytes=trials.options.sample_cache_bytes,
+    )
 
 
 def note_bounds(draft: StudyDraft, bounds: Bounds) -> None:
@@ -111,12 +129,10 @@ def situation_with(situation: Situation, plan: Plan, run: Run) -> Situation:
 
 
 def _loader_alone(trials: Trials, draft: StudyDraft, situation: Situation) -> tuple[LoaderRate, ...]:
-    candidates = loader_lever.sweep_candidates(situation)
-    if not candidates:
+    settings = _swept(situation)
+    if not settings:
         return ()
-    settings = tuple(dict.fromkeys((_own_setting(situation.facts), *candidates)))
-    cost = trials.costs.startup_seconds + _SWEEP_SECONDS_PER_SETTING * len(settings)
-    if not trials.fits(cost):
+    if not trials.fits(_sweep_cost(trials, settings)):
         draft.warn("The loader alone was not timed: the budget is too small.")
         return ()
     draft.report("ceilings", f"The loader alone, with {len(settings)} settings")
@@ -133,6 +149,16 @@ def _loader_alone(trials: Trials, draft: StudyDraft, situation: Situation) -> tu
     if not run.loader_rates:
         draft.warn("The loader could not be timed alone.")
     return run.loader_rates
+
+
+def _swept(situation: Situation) -> tuple[Setting, ...]:
+    """The settings that the loader alone is timed with."""
+    candidates = loader_lever.sweep_candidates(situation)
+    return tuple(dict.fromkeys((_own_setting(situation.facts), *candidates))) if candidates else ()
+
+
+def _sweep_cost(trials: Trials, settings: Sequence[Setting]) -> float:
+    return trials.costs.startup_seconds + _SWEEP_SECONDS_PER_SETTING * len(settings) if settings else 0.0
 
 
 def _own_setting(facts: ScriptFacts) -> Setting:
@@ -171,7 +197,7 @@ def _loader_ceiling(facts: ScriptFacts, phases: PhaseAccount, rates: tuple[Loade
 
 def _model_ceiling(trials: Trials, draft: StudyDraft, phases: PhaseAccount) -> list[Ceiling]:
     """Time the script with its first batch replayed from memory, next to the script: no loader can save that time."""
-    if not trials.fits(trials.costs.of_replicate([plans_of.EMPTY] * 2, FEWEST_ROUNDS)):
+    if not trials.fits(trials.costs.of_replicate(_MODEL_ARMS, FEWEST_ROUNDS)):
         draft.warn("The model alone was not timed: the budget is too small.")
         return []
     draft.report("ceilings", "The model alone, with its first batch replayed from memory")

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from hotlap.experiment.plan_ahead import Forecast, PlanAhead
 from hotlap.experiment.repeat import repetitions_text
 from hotlap.experiment.trials import Trials
 from hotlap.measure.disturbance import disturbance_text
@@ -24,13 +25,8 @@ from hotlap.records import (
     StudyStatus,
 )
 from hotlap.study import Journal, RecordType
-from hotlap.wording import launches_in
 
 OnProgress: TypeAlias = Callable[[Progress], None]
-
-
-_MUCH = 0.2
-"""A plan that changes by more than this share is said again."""
 
 
 def say_nothing(progress: Progress) -> None:
@@ -48,7 +44,7 @@ class StudyDraft:
         self._rank: dict[str, int] = {}
         self._repetitions_text = ""
         self._disturbances_text = ""
-        self._planned: tuple[int, float] | None = None
+        self._plan = PlanAhead()
         trials.on_repetition = self._note_repetitions
 
     def rank(self, levers: Iterable[str]) -> None:
@@ -126,27 +122,24 @@ class StudyDraft:
     def close(self, status: StudyStatus, text: str = "") -> None:
         """Close the study, and report what its plan came to if there was one."""
         self.update(status=status, status_text=text)
-        if self._planned is not None:
-            made = launches_in(self._trials.launches, self._trials.spent_seconds)
-            self.report("end", f"{made} were made; about {launches_in(*self._planned)} were planned")
+        came_to = self._plan.outcome(self._trials.launches, self._trials.spent_seconds)
+        if came_to:
+            self.report("end", came_to)
 
-    def plan_ahead(self, stage: Stage, launches: int, seconds: float, text: str = "") -> None:
-        """Plan so many launches and seconds from here on.
+    def plan_ahead(self, stage: Stage, expected: Forecast) -> None:
+        """Plan launches and seconds from here on.
 
-        The listener is notified of the first plan, and of one that differs much from what was said; ``text`` says what
-        the launches are for. A plan that differs little changes nothing: what was said stays.
+        The listener is notified of the first plan, and of one that differs much from what was said.
         """
-        budget = self._trials.options.budget_seconds
-        whole = self._trials.spent_seconds + seconds
-        planned = self._trials.launches + launches, whole if budget is None else min(whole, budget)
-        before = self._planned
-        if before is not None and all(abs(new - old) <= _MUCH * old for new, old in zip(planned, before, strict=True)):
-            return
-        self._planned = planned
-        said = f"About {launches_in(*planned)} are planned in all"
-        if before is not None:
-            said = f"Now about {launches_in(*planned)} are planned in all, instead of {launches_in(*before)}"
-        self.report(stage, f"{said}{f': {text}' if text else ''}")
+        trials = self._trials
+        said = self._plan.revise(
+            expected,
+            launches=trials.launches,
+            spent_seconds=trials.spent_seconds,
+            budget_seconds=trials.options.budget_seconds,
+        )
+        if said:
+            self.report(stage, said)
 
     def report(self, stage: Stage, text: str, **more: Any) -> None:
         """Notify the listener."""
@@ -156,8 +149,8 @@ class StudyDraft:
                 text=text,
                 best=self.best(),
                 launches=self._trials.launches,
-                launches_planned=self._planned[0] if self._planned is not None else 0,
-                seconds_planned=self._planned[1] if self._planned is not None else 0.0,
+                launches_planned=self._plan.launches,
+                seconds_planned=self._plan.seconds or 0.0,
                 spent_seconds=self._trials.spent_seconds,
                 budget_seconds=self._trials.options.budget_seconds,
                 **more,

@@ -13,6 +13,7 @@ from hotlap.errors import ScriptError
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.observe import command_line
 from hotlap.experiment.options import EstimateChoices
+from hotlap.experiment.plan_ahead import Forecast, Launches
 from hotlap.experiment.trials import Trials
 from hotlap.levers.api import all_levers
 from hotlap.levers.support.situations import make_setting
@@ -98,17 +99,17 @@ class _Estimator:
         own = self._changer.own if isinstance(self._changer, Changer) else 0
         self._note(_peak(self._first, plans_of.EMPTY, own))
         sizes = [it for it in sorted(set(self._choices.batch_sizes)) if it != own]
-        for size in sizes:
-            self._estimate(plans_of.EMPTY, size)
-        size = max(sizes, default=own) if own else 0
+        largest = max(sizes, default=own) if own else 0
         possible = [it for it in _TRIED if self._possible(it)]
-        for setting in possible:
-            self._estimate(Plan(settings=(setting,)), size)
         together = tuple(it for it in possible if it.lever in _TOGETHER)
-        if len(together) > 1:
-            self._estimate(Plan(settings=together), size)
+        plans = [Plan(settings=(it,)) for it in possible] + [Plan(settings=together)] * (len(together) > 1)
+        wanted = [(plans_of.EMPTY, it) for it in sizes] + [(it, largest) for it in plans]
+        seconds = len(wanted) * self._trials.spent_seconds  # each is a launch like the first one
+        self._draft.plan_ahead("trial", Forecast.of(Launches(len(wanted), seconds, "for batch sizes and levers")))
+        for plan, size in wanted:
+            self._estimate(plan, size)
         if self._choices.ranks > 1:
-            plain = next(it for it in self._found.peaks if it.batch_size == size)
+            plain = next(it for it in self._found.peaks if it.batch_size == largest)
             self._note(self._sharded(plain, self._choices.ranks))
 
     def _possible(self, setting: Setting) -> bool:

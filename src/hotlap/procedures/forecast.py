@@ -1,88 +1,95 @@
-"""Forecast the cost of a search before it begins: launches of the script, and minutes."""
+"""Forecast the cost of a procedure before it begins: launches of the script, and minutes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hotlap import plan as plans_of
+from hotlap.experiment.ceilings import ceilings_launches
 from hotlap.experiment.confirm import first_analysis_cost
+from hotlap.experiment.observe import Observation
+from hotlap.experiment.plan_ahead import Forecast, Launches
 from hotlap.experiment.profiled_launch import usual_length
 from hotlap.experiment.prove import Prover, affordable_steps, usual_proof_cost
 from hotlap.experiment.trials import Trials
 from hotlap.measure import speed
+from hotlap.procedures.budget import affordable_way
 from hotlap.procedures.compose import Part, plan_of, split
 from hotlap.procedures.screen import Prospect, screenings, screenings_in_one_launch
 from hotlap.procedures.verify import verification_cost
-from hotlap.records import Plan, Setting
-from hotlap.wording import launches_in
-
-_STAGE_LAUNCHES = 3
-"""The loader alone, the model alone, and the profile."""
+from hotlap.records import Machine, Plan, Setting
 
 _PROOF_LAUNCHES = 5
 """Baseline, its repeat, candidate, with nudged weights, and in another precision."""
 
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """Launches and seconds to come: of first measurements, and of the proof and verification of promising levers.
-
-    ``purpose`` is that of the former.
-    """
-
-    screening_launches: int
-    screening_seconds: float
-    proof_launches: int
-    proof_seconds: float
-    purpose: str = "for first measurements"
-
-    @property
-    def launches(self) -> int:
-        return self.screening_launches + self.proof_launches
-
-    @property
-    def seconds(self) -> float:
-        return self.screening_seconds + self.proof_seconds
-
-    @property
-    def text(self) -> str:
-        """What the launches are for."""
-        parts = (
-            (self.screening_launches, self.screening_seconds, self.purpose),
-            (self.proof_launches, self.proof_seconds, "to prove what looks faster"),
-        )
-        said = [f"{launches_in(launches, seconds)} {why}" for launches, seconds, why in parts if launches]
-        return f"{', then '.join(said)} are to come" if said else "none is to come"
+_FIRST, _PROOF = "for first measurements", "to prove what looks faster"
 
 
-def first_forecast(trials: Trials, levers: int, *, with_stages: bool = True) -> Forecast:
+def first_forecast(trials: Trials, levers: int, stages: Sequence[Launches] = ()) -> Forecast:
     """Forecast a search of so many levers from its first launch alone, before anything is known about them.
 
-    ``with_stages``: ceilings and a profile are measured first.
+    ``stages``: what is measured before the levers.
     """
     launches, seconds = _screenings(trials, [plans_of.setting("any")] * levers)
-    if with_stages:
-        launches += _STAGE_LAUNCHES
-        seconds += _STAGE_LAUNCHES * trials.costs.startup_seconds + usual_length(trials).seconds(trials)
+    launches += sum(it.count for it in stages)
+    seconds += sum(it.seconds or 0.0 for it in stages)
     is_proved = bool(levers) and not trials.options.quick
-    return Forecast(
-        screening_launches=launches,
-        screening_seconds=seconds,
-        proof_launches=(_PROOF_LAUNCHES + 3 * speed.HEADLINE_REPLICATES) * is_proved,
-        proof_seconds=_first_proof(trials) if is_proved else 0.0,
+    return Forecast.of(
+        Launches(launches, seconds, _FIRST, spare=True),
+        Launches(
+            (_PROOF_LAUNCHES + 3 * speed.HEADLINE_REPLICATES) * is_proved,
+            _first_proof(trials) if is_proved else 0.0,
+            _PROOF,
+        ),
     )
 
 
-def trials_forecast(trials: Trials, prover: Prover, candidates: Sequence[Plan]) -> Forecast:
-    """Forecast trials of these candidates one by one, and the verification of what they lead to."""
+def stages(trials: Trials, observation: Observation, machine: Machine) -> tuple[Launches, ...]:
+    """What finds bounds and causes: the loader and the model alone, and the profiled launch."""
+    return (ceilings_launches(trials, observation, machine), profile_launch(trials))
+
+
+def profile_launch(trials: Trials) -> Launches:
+    """The profiled launch."""
+    return Launches(1, usual_length(trials).seconds(trials), "to find causes")
+
+
+def comparison_forecast(trials: Trials, plans: Sequence[Plan], replicates: int, *proofs: Launches) -> Forecast:
+    """Forecast so many replicates of these plans, and the proofs that follow."""
+    seconds = trials.replicates_seconds(plans, replicates, trials.rounds)
+    return Forecast.of(Launches(replicates * len(plans), seconds, "to compare the speed"), *proofs)
+
+
+def proof_launches(launches: int, seconds: float) -> Launches:
+    """The launches that compare results."""
+    return Launches(launches, seconds, "to compare the results")
+
+
+def proof_of_plans(prover: Prover, plans: Sequence[Plan]) -> Launches:
+    """The proofs of these plans, one after the other; those of exact levers need no launches."""
+    rounding = [it for it in plans if any(prover.proof_for(one) != "exact" for one in it.settings)]
+    return proof_launches(_PROOF_LAUNCHES * len(rounding), sum(map(prover.cost, rounding)))
+
+
+def trials_forecast(trials: Trials, prover: Prover, plan: Plan, candidates: Sequence[Plan]) -> Forecast:
+    """Forecast trials of these candidates one by one on top of a plan, and the verification of what they lead to.
+
+    Those that the budget cannot prove are left out.
+    """
     rounds = trials.rounds
-    return Forecast(
-        screening_launches=3 * speed.ANALYSES[0].replicates * len(candidates),
-        screening_seconds=sum(first_analysis_cost(trials, plans_of.EMPTY, it, rounds) for it in candidates),
-        proof_launches=3 * speed.HEADLINE_REPLICATES * bool(candidates),
-        proof_seconds=verification_cost(trials, prover, candidates[-1]) if candidates else 0.0,
-        purpose="to try levers one by one",
+    possible = [it for it in candidates if affordable_way(trials, prover, plan, it) is not None]
+    return Forecast.of(
+        Launches(
+            3 * speed.ANALYSES[0].replicates * len(possible),
+            sum(first_analysis_cost(trials, plans_of.EMPTY, it, rounds) for it in possible),
+            "to try levers one by one",
+            spare=True,
+        ),
+        Launches(
+            3 * speed.HEADLINE_REPLICATES * bool(possible),
+            verification_cost(trials, prover, possible[-1]) if possible else 0.0,
+            _PROOF,
+        ),
     )
 
 
@@ -91,12 +98,8 @@ def settling_forecast(trials: Trials, prover: Prover, parts: Sequence[Part]) -> 
     plan = plan_of(parts)
     names = [it.lever for it in parts if it.comparison is None] if len(parts) > 1 else []
     rounding = any(prover.proof_for(it) != "exact" for it in plan.settings)
-    return Forecast(
-        screening_launches=0,
-        screening_seconds=0.0,
-        proof_launches=_PROOF_LAUNCHES * rounding + (3 + len(names)) * speed.HEADLINE_REPLICATES,
-        proof_seconds=verification_cost(trials, prover, plan, without=names),
-    )
+    launches = _PROOF_LAUNCHES * rounding + (3 + len(names)) * speed.HEADLINE_REPLICATES
+    return Forecast.of(Launches(launches, verification_cost(trials, prover, plan, without=names), _PROOF))
 
 
 def _first_proof(trials: Trials) -> float:
@@ -105,7 +108,10 @@ def _first_proof(trials: Trials) -> float:
 
 
 def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> Forecast:
-    """Forecast the cost of trying these levers at once, from the launches and steps so far."""
+    """Forecast the cost of trying these levers at once, from the launches and steps so far.
+
+    The first part is that of first measurements.
+    """
     switched, launched = split(prospects) if trials.has_one_process else ([], list(prospects))
     launches, seconds = _screenings(trials, _settings(launched))
     in_one_launch = next(screenings_in_one_launch(trials, plans_of.EMPTY, _settings(switched)), None)
@@ -117,10 +123,14 @@ def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> F
     rounding = any(prover.proof_for(it) != "exact" for it in settings)
     proof = usual_proof_cost(trials, plans_of.EMPTY, affordable_steps(trials)) if rounding else 0.0
     return Forecast(
-        screening_launches=launches,
-        screening_seconds=seconds,
-        proof_launches=_PROOF_LAUNCHES * rounding + 3 * speed.HEADLINE_REPLICATES,
-        proof_seconds=proof + verification_cost(trials, None, plans_of.EMPTY),
+        (
+            Launches(launches, seconds, _FIRST, spare=True),
+            Launches(
+                _PROOF_LAUNCHES * rounding + 3 * speed.HEADLINE_REPLICATES,
+                proof + verification_cost(trials, None, plans_of.EMPTY),
+                _PROOF,
+            ),
+        )
     )
 
 

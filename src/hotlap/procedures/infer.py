@@ -86,7 +86,7 @@ class _InferenceSearch(Search):
     def _observe(self) -> None:
         machine, observation = begin(self._trials, self._draft)
         self._baseline = observation.run
-        self._plan_ahead("baseline", first_forecast(self._trials, len(self._open), with_stages=False))
+        self._draft.plan_ahead("baseline", first_forecast(self._trials, len(self._open)))
         self._baseline_situation = self._situation = Situation(
             facts=observation.facts,
             machine=machine,

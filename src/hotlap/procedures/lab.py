@@ -25,6 +25,7 @@ from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
 from hotlap.procedures.budget import ADVICE_MARGIN, rounded_up
+from hotlap.procedures.forecast import comparison_forecast, proof_of_plans
 from hotlap.procedures.verdicts import no_gain, of_quality
 from hotlap.records import (
     Comparison,
@@ -105,7 +106,7 @@ def _compare(trials: Trials, draft: StudyDraft, levers: Mapping[str, Lever]) -> 
     )
     prover = ParityProver(trials, levers, situation)
     arms = _arms(draft, situation, levers)
-    arms, replicates = _take_replicates(trials, draft, arms)
+    arms, replicates = _take_replicates(trials, draft, prover, arms)
     verdicts = _verdicts(trials, draft, prover, arms, replicates)
     kept = [it for it in verdicts.values() if isinstance(it, Kept)]
     best = max((it.comparison for it in kept), key=lambda it: it.speed.speedup.value, default=None)
@@ -131,16 +132,21 @@ def _arms(draft: StudyDraft, situation: Situation, levers: Mapping[str, Lever]) 
     return arms
 
 
-def _take_replicates(trials: Trials, draft: StudyDraft, arms: Sequence[_Arm]) -> tuple[list[_Arm], Sequence[Replicate]]:
+def _take_replicates(
+    trials: Trials, draft: StudyDraft, prover: Prover, arms: Sequence[_Arm]
+) -> tuple[list[_Arm], Sequence[Replicate]]:
     """The replicates of all arms; if an arm fails, they begin again without it."""
     running = list(arms)
     while running:
         plans = [plans_of.EMPTY, plans_of.EMPTY, *(it.plan for it in running)]
+        replicates = _affordable_replicates(trials, plans)
+        proof = proof_of_plans(prover, [it.plan for it in running])
+        draft.plan_ahead("baseline", comparison_forecast(trials, plans, replicates, proof))
         names = ", ".join(it.name for it in running)
         design = Design(
             arms=plans,
             purpose=f"lab {names}",
-            analyses=(_affordable_replicates(trials, plans),),
+            analyses=(replicates,),
             accept=anything,
             compares=False,
             label=f"The unmodified script, {names}",

@@ -24,7 +24,7 @@ from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever
 from hotlap.objective import judge
 from hotlap.procedures.budget import RESERVE_MARGIN, Way, affordable_way, reserve_for
-from hotlap.procedures.forecast import Forecast, trials_forecast
+from hotlap.procedures.forecast import trials_forecast
 from hotlap.procedures.screen import (
     Hopeful,
     Prospect,
@@ -51,7 +51,6 @@ from hotlap.records import (
     Seen,
     Situation,
     Skipped,
-    Stage,
     Verdict,
 )
 
@@ -114,15 +113,11 @@ class Ladder:
             self._close_if_final(prospect.lever.name)
         if hopeful and not self._trials.options.quick:
             candidates = [plans_of.with_setting(self._plan, it[0].setting) for it in hopeful.values()]
-            self._plan_ahead("trial", trials_forecast(self._trials, self._prover, candidates))
+            self._draft.plan_ahead("trial", trials_forecast(self._trials, self._prover, self._plan, candidates))
         for name, choices in hopeful.items():
             self._seen_with[name] = self._plan
             self._attempt(name, choices)
         return self._plan != before
-
-    def _plan_ahead(self, stage: Stage, expected: Forecast) -> None:
-        """Say how many launches and minutes are planned, if that is news."""
-        self._draft.plan_ahead(stage, expected.launches, expected.seconds, expected.text)
 
     def _screened(self, prospects: Sequence[Prospect], again: bool) -> Hopeful:
         """The levers to try on top of the plan, with their settings; ``again``: some were tried before."""

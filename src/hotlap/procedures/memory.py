@@ -11,6 +11,7 @@ from hotlap.errors import ScriptError
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.observe import command_line, interpret
 from hotlap.experiment.options import Options, check
+from hotlap.experiment.plan_ahead import Forecast, Launches
 from hotlap.experiment.stages import guarded, opened
 from hotlap.experiment.trials import Trials
 from hotlap.levers.api import all_levers
@@ -50,8 +51,9 @@ def _measure(trials: Trials, draft: StudyDraft) -> None:
         estimate_memory(trials, draft, machine, trials.options.estimate)
         draft.close("finished")
         return
-    draft.report("baseline", "The unmodified script, its storages counted")
     steps = trials.options.memory_steps
+    draft.plan_ahead("machine", Forecast.of(Launches(1, None, f"to count the storages of {steps} steps")))
+    draft.report("baseline", "The unmodified script, its storages counted")
     assignment = msgspec.structs.replace(trials.first_assignment(), instruments=(Observe(), AccountMemory(steps=steps)))
     run = trials.launch(assignment, steps=steps + _OBSERVED_AFTER)
     # Its step times are not measurements: counting makes them longer.

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import TypeAlias
 
@@ -21,6 +21,7 @@ import msgspec
 from hotlap.errors import ScriptError
 from hotlap.experiment.denied import failure_of
 from hotlap.experiment.observe import after_steps, command_line, limit_to_raise, remedy_of
+from hotlap.experiment.plan_ahead import Forecast, Launches, PlanAhead
 from hotlap.experiment.repeat import repeated
 from hotlap.experiment.trials import ran_through, steps_done
 from hotlap.records import (
@@ -42,7 +43,7 @@ from hotlap.records import (
 )
 from hotlap.redact import redacted, redacted_record, secrets_of
 from hotlap.trial.executor import Executor
-from hotlap.wording import ending_text
+from hotlap.wording import about, ending_text
 
 Report: TypeAlias = Callable[[str], object]
 
@@ -91,23 +92,62 @@ def hunt(
     reason, or never trains.
     """
     began = clock()
-    hunter = _Hunter(workload, options, executor, report)
+    hunter = _Hunter(workload, options, executor, report, clock)
     found = hunter.hunt()
     return msgspec.structs.replace(found, wall_seconds=clock() - began)
 
 
 class _Hunter:
-    def __init__(self, workload: Workload, options: HuntOptions, executor: Executor, report: Report) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        options: HuntOptions,
+        executor: Executor,
+        report: Report,
+        clock: Callable[[], float],
+    ) -> None:
         self._workload = workload
         self._options = options
         self._executor = executor
         self._report = report
         self._step_source: StepSource = "auto"
         self._first_seconds = 0.0
+        self._clock = clock
+        self._began = clock()
+        self._launches = 0
+        self._first_steps: Sequence[float] = ()
+        self._plan = PlanAhead()
 
     def hunt(self) -> NumbersHunt:
+        self._plan_ahead(Launches(1, None, f"to watch {self._watched()}, and more only if a number is not finite"))
+        found = self._find()
+        came_to = self._plan.outcome(self._launches, self._spent_seconds)
+        if came_to:
+            self._report(came_to)
+        return found
+
+    def _watched(self) -> str:
+        """How much of the script is watched."""
+        minutes = about(self._options.seconds)
+        if self._options.steps is not None:
+            return f"{self._options.steps} steps, for at most {minutes}"
+        return f"the script to its end, for at most {minutes}"
+
+    def _plan_ahead(self, part: Launches) -> None:
+        said = self._plan.revise(
+            Forecast.of(part), launches=self._launches, spent_seconds=self._spent_seconds, budget_seconds=None
+        )
+        if said:
+            self._report(said)
+
+    @property
+    def _spent_seconds(self) -> float:
+        return self._clock() - self._began
+
+    def _find(self) -> NumbersHunt:
         first = self._observe()
         self._first_seconds = first.wall_seconds
+        self._first_steps = first.steps.wall_seconds
         done = len(first.steps.wall_seconds)
         found = NumbersHunt(
             workload=redacted(self._workload),
@@ -157,6 +197,7 @@ class _Hunter:
         for _ in range(MOST_REPETITIONS):
             if start is None:
                 break
+            self._plan_ahead(self._checked(start, noticed.step + 1 + STEPS_AFTER))
             self._report(f"the same steps again, every operation checked {_from(start)}")
             run = self._launch(start, noticed.step + 1 + STEPS_AFTER, self._patience)
             bad = run.bad_number
@@ -183,6 +224,12 @@ class _Hunter:
             0 if _may_be_older(bad) and bad.step * _checked_step_seconds(run, start) <= self._options.seconds else None
         )
 
+    def _checked(self, start: int, steps: int) -> Launches:
+        """A launch like the first one, in which steps from ``start`` on take longer."""
+        step_seconds = fmean(self._first_steps) if self._first_steps else 0.0
+        longer = (_CHECKING_FACTOR - 1) * step_seconds * max(0, steps - start)
+        return Launches(1, self._first_seconds + longer, f"with every operation checked {_from(start)}")
+
     @property
     def _patience(self) -> float:
         return max(self._options.seconds, _PATIENCE * self._first_seconds)
@@ -197,6 +244,7 @@ class _Hunter:
         done = steps_done(first)
         if crashed and (done > 0 or _SPEAKS_OF_IT.search(output)):
             start = max(0, done - STEPS_BEFORE)
+            self._plan_ahead(self._checked(start, done + 1 + STEPS_AFTER))
             self._report(f"the script failed; the same steps again, every operation checked {_from(start)}")
             run = self._launch(start, done + 1 + STEPS_AFTER, self._patience)
             if run.bad_number is not None:
@@ -245,6 +293,7 @@ class _Hunter:
             show_output=options.show_output,
         )
         request = LaunchRequest(assignment=assignment, steps=steps, seconds=seconds)
+        self._launches += 1
         run = repeated(
             lambda: self._executor.submit(request, self._executor.slots()[0]).result(),
             lambda run: (run,),

@@ -11,11 +11,13 @@ from hotlap.experiment.ceilings import measure_ceilings, note_bounds
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.findings import note_findings
 from hotlap.experiment.options import Options, check
+from hotlap.experiment.plan_ahead import Forecast
 from hotlap.experiment.profiled_launch import take_profile, usual_length
 from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Trials
 from hotlap.levers.api import all_levers
-from hotlap.procedures.batch.model_alone import measure_batch_sizes
+from hotlap.procedures.batch.model_alone import measure_batch_sizes, sizes_launches
+from hotlap.procedures.forecast import profile_launch, stages
 from hotlap.records import Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
@@ -42,10 +44,13 @@ def profile(
 
 def _measure(trials: Trials, draft: StudyDraft) -> None:
     machine, observation = begin(trials, draft, on_free_cores=True)
+    sizes = sizes_launches(trials, observation) if trials.options.batch_sizes else ()
+    draft.plan_ahead("baseline", Forecast.of(*stages(trials, observation, machine), *sizes))
     trials.reserve_seconds = usual_length(trials).seconds(trials)
     bounds = measure_ceilings(trials, draft, observation, machine)
     trials.reserve_seconds = 0.0
     note_bounds(draft, bounds)
+    draft.plan_ahead("profile", Forecast.of(profile_launch(trials), *sizes))
     known = take_profile(trials, draft, observation, bounds)
     note_findings(draft, known)
     if trials.options.batch_sizes:

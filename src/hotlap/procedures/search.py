@@ -42,7 +42,7 @@ from hotlap.procedures.budget import (
     share_for_causes,
 )
 from hotlap.procedures.compose import compose
-from hotlap.procedures.forecast import first_forecast, forecast, settling_forecast
+from hotlap.procedures.forecast import first_forecast, forecast, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, noise_of_a_replicate
 from hotlap.procedures.together import Settled, Together
@@ -127,7 +127,8 @@ class Search(Ladder):
     def _observe(self) -> None:
         machine, observation = begin(self._trials, self._draft)
         self._baseline = observation.run
-        self._plan_ahead("baseline", first_forecast(self._trials, len(self._open)))
+        ahead = stages(self._trials, observation, machine)
+        self._draft.plan_ahead("baseline", first_forecast(self._trials, len(self._open), ahead))
         self._trials.reserve_seconds = reserve_while_bounding(self._trials)
         bounds = measure_ceilings(self._trials, self._draft, observation, machine)
         self._baseline_situation = self._situation = bounds.trusted
@@ -224,9 +225,9 @@ class Search(Ladder):
         self._tried_at_once = True
         noise = noise_of_a_replicate(self._noise)
         expected = forecast(self._trials, self._prover, prospects)
-        self._plan_ahead("screening", expected)
+        self._draft.plan_ahead("screening", expected)
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)  # no trial comes before the verification
-        is_short = not self._trials.fits(expected.screening_seconds)
+        is_short = not self._trials.fits(expected.parts[0].seconds or 0.0)
         found = compose(
             self._trials,
             self._draft,
@@ -239,7 +240,7 @@ class Search(Ladder):
             self._situation = self._baseline_situation
             return found.left
         self._trials.reserve_seconds = 0.0  # the verification follows, for which it was reserved
-        self._plan_ahead("verification", settling_forecast(self._trials, self._prover, found.parts))
+        self._draft.plan_ahead("verification", settling_forecast(self._trials, self._prover, found.parts))
         settled = Together(self._trials, self._draft, self._prover).settle(found.parts)
         self._compared = self._compared or settled.compared
         if settled.verification is not None:

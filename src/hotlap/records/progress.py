@@ -19,7 +19,7 @@ class Progress(Record, frozen=True, kw_only=True):
     ``running`` is the interval so far of what is being tried; ``best`` the speedup of the plan so far. ``peak_bytes``
     is its memory so far, the device's where there is one, and ``baseline_peak_bytes`` that of what it is compared with
     (0: not known). ``launches`` of the script were made so far; ``launches_planned`` in ``seconds_planned`` is the
-    plan for the whole study (0: none yet).
+    plan for the whole study (0: none yet, or a time that is unknown).
     """
 
     stage: Stage

@@ -106,6 +106,8 @@ def progress_words(latest: Progress, waited_seconds: float = 0.0) -> str:
     spent = latest.spent_seconds + waited_seconds
     if not latest.launches_planned:
         return time_words(spent, latest.budget_seconds)
+    if not latest.seconds_planned:
+        return f"{text.clock(spent)}, {_launches(latest)}"
     whole = text.clock(latest.seconds_planned)
     of = f" of about {whole}" if spent <= latest.seconds_planned else f", about {whole} planned"
     return f"{text.clock(spent)}{of}, {_launches(latest)}"

@@ -16,6 +16,7 @@ from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.options import Options, check
+from hotlap.experiment.plan_ahead import Forecast, Launches
 from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Arm, Trials, ran_through
 from hotlap.levers.api import all_levers
@@ -23,7 +24,7 @@ from hotlap.measure.trend import settled_growth
 from hotlap.procedures.batch import knee
 from hotlap.procedures.batch.advice import note_advice
 from hotlap.procedures.batch.changing import WAY_OUT, Changer, changer_of
-from hotlap.procedures.batch.model_alone import measure_batch_sizes
+from hotlap.procedures.batch.model_alone import measure_batch_sizes, sizes_launches
 from hotlap.procedures.batch.timing import REPLICATES, SizeTimer, is_scaled, samples_of
 from hotlap.records import (
     BatchRate,
@@ -80,6 +81,7 @@ def _search(trials: Trials, draft: StudyDraft) -> None:
     found = find_knee(trials, draft, machine, observation)
     if found.rates and trials.options.batch.model_alone:
         scales = [it.scale for it in found.rates if it.scale != 1 and not it.error]
+        draft.plan_ahead("ceilings", Forecast.of(*sizes_launches(trials, observation, scales)))
         draft.update(batch_rates=measure_batch_sizes(trials, draft, observation, machine, scales))
     if found.knee and found.knee != found.own:
         note_advice(trials, draft, observation, found.knee / found.own)
@@ -141,6 +143,9 @@ class _Search:
 
     def run(self) -> None:
         """Double, halve if that gained nothing, then narrow down; keep the study up to date."""
+        own = self._changer.own
+        # Where twice the size gains nothing smaller ones follow, else larger ones; then one in between.
+        self._plan_sizes([it for it in (2 * own, own // 2, 3 * own // 2) if it and not self._bound(it)])
         self._double()
         self._halve()
         self._narrow(knee.next_below_failure)
@@ -155,6 +160,7 @@ class _Search:
             self._bound_by = self._bound(size)
             if self._bound_by:
                 return
+            self._plan_sizes([size, 3 * size // 4])
             rate = self._measure(size)
             if rate.error:
                 self._bound_by = "memory" if rate.out_of_memory else "budget" if self._spent(size) else "failure"
@@ -168,6 +174,7 @@ class _Search:
             found = knee.knee(self.rates)
             if found is not None and found.batch_size > min(it.batch_size for it in knee.measured(self.rates)):
                 return
+            self._plan_sizes([size, 3 * size // 2])
             if self._measure(size).error:
                 return
 
@@ -175,6 +182,7 @@ class _Search:
         while size := following(self.rates):
             if any(it.batch_size == size for it in self.rates) or self._bound(size):
                 return
+            self._plan_sizes([size])
             rate = self._measure(size)
             if rate.error and not rate.out_of_memory:
                 return
@@ -189,8 +197,18 @@ class _Search:
         return ""
 
     def _spent(self, size: int) -> bool:
+        return not self._trials.fits(self._cost(size))
+
+    def _cost(self, size: int) -> float:
         cost = self._trials.costs.of_replicate([plans_of.EMPTY] * 2, FEWEST_ROUNDS)
-        return not self._trials.fits((REPLICATES + 1) * max(1.0, size / self._changer.own) * cost)
+        return (REPLICATES + 1) * max(1.0, size / self._changer.own) * cost
+
+    def _plan_sizes(self, sizes: Sequence[int]) -> None:
+        """Plan these sizes, each with a probe and its replicates."""
+        count = (1 + 2 * REPLICATES) * len(sizes)
+        purpose = "for another batch size" if len(sizes) == 1 else f"for {len(sizes)} other batch sizes"
+        part = Launches(count, sum(map(self._cost, sizes)), purpose)
+        self._draft.plan_ahead("trial", Forecast.of(part))
 
     def _measure(self, size: int) -> BatchRate:
         scale = size / self._changer.own

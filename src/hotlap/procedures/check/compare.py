@@ -17,7 +17,7 @@ from hotlap.experiment.observe import Observation
 from hotlap.experiment.options import Options
 from hotlap.experiment.options import check as check_options
 from hotlap.experiment.prove import ParityProver
-from hotlap.experiment.replicates import Design, replicate, timed_out
+from hotlap.experiment.replicates import ANALYSES, Design, replicate, timed_out
 from hotlap.experiment.stages import begin, blank_study
 from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.levers.api import Lever, all_levers
@@ -27,6 +27,7 @@ from hotlap.procedures.check.numbers import TwoScripts, unless_noisy
 from hotlap.procedures.check.phases import phase_shifts
 from hotlap.procedures.check.rule import analyse, is_decided, limit_of
 from hotlap.procedures.check.wording import numbers_text, over_budget_text, overall, speed_text
+from hotlap.procedures.forecast import comparison_forecast, proof_launches, proof_of_plans
 from hotlap.records import (
     Against,
     Check,
@@ -112,6 +113,7 @@ class _Checker:
         self._replicates: Sequence[Replicate] = ()
         self._cost: CheckCost | None = None
         self._ended_soon = False
+        self._proof_launches = proof_launches(0, 0.0)
 
     def run(self) -> Check:
         try:
@@ -121,7 +123,9 @@ class _Checker:
         self._refuse_mixture(observation)
         self._compare_only_here(machine)
         proof = None if self._speed_only else self._proof(machine, observation)
-        if not self._can_pay(0.0 if proof is None else proof.cost()):
+        seconds = 0.0 if proof is None else proof.cost()
+        self._proof_launches = proof_launches(0 if proof is None else proof.launches, seconds)
+        if not self._can_pay(seconds):
             return self._answer(machine, self._over_budget(), None)
         found = self._time()
         self._trials.reserve_seconds = 0.0
@@ -197,11 +201,9 @@ class _Checker:
         self._cost = cost = CheckCost(
             least_seconds=before + first * self._set_seconds, most_seconds=before + last * self._set_seconds
         )
-        self._draft.report(
-            "trial",
-            f"The first analysis is due after {cost.least_seconds:.0f} s, the last after {cost.most_seconds:.0f} s",
-            replicates_planned=first,
-        )
+        self._plan_ahead(first)
+        text = f"The first analysis is due after {cost.least_seconds:.0f} s, the last after {cost.most_seconds:.0f} s"
+        self._draft.report("trial", text, replicates_planned=first)
         budget = trials.options.budget_seconds
         if budget is not None and cost.least_seconds <= budget < cost.most_seconds:
             self._draft.warn(
@@ -209,6 +211,19 @@ class _Checker:
                 f"{cost.most_seconds:.0f} s."
             )
         return trials.fits(first * self._set_seconds)
+
+    def _plan_ahead(self, replicates: int) -> None:
+        """Plan so many replicates, and the comparison of results."""
+        proof = self._proof_launches
+        plans = [self._sides.before_plan, self._sides.before_plan, self._sides.now_plan]
+        self._draft.plan_ahead("trial", comparison_forecast(self._trials, plans, replicates, proof))
+
+    def _is_decided(self, replicates: Sequence[Replicate]) -> bool:
+        decided = is_decided(replicates, self._against.recorded, self._trials.options.delta)
+        following = next((it for it in ANALYSES if it > len(replicates)), 0)
+        if following and not decided:
+            self._plan_ahead(following - len(replicates))
+        return decided
 
     def _over_budget(self) -> SpeedCheck:
         budget, cost = self._trials.options.budget_seconds, self._cost
@@ -237,7 +252,7 @@ class _Checker:
         design = Design(
             arms=(before, before, now), purpose="check", measured="speed", repeats_time_outs=True, adapts_rounds=True
         )
-        taken = replicate(self._trials, self._draft, design, lambda replicates: is_decided(replicates, recorded, delta))
+        taken = replicate(self._trials, self._draft, design, self._is_decided)
         if taken.failure is not None:
             return self._failed(taken.failure, again=taken.timed_out_again)
         self._replicates = taken.replicates
@@ -351,6 +366,7 @@ class _PlanProof:
         self._prover = prover
         self._plan = against.plan
         self._exact = all(prover.proof_for(it) == "exact" for it in self._plan.settings)
+        self.launches = proof_of_plans(prover, [self._plan]).count
 
     def cost(self) -> float:
         """The seconds of its launches."""

@@ -31,6 +31,8 @@ class TwoScripts:
     that the timing runs already show to be identical are not compared again.
     """
 
+    launches = _LAUNCHES
+
     def __init__(self, trials: Trials, sides: Sides) -> None:
         self.steps = affordable_steps(trials)
         self._trials = trials

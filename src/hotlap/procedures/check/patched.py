@@ -16,13 +16,15 @@ from hotlap.experiment.comparing import CANDIDATE
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
-from hotlap.experiment.replicates import Design, replicate, same_numbers
+from hotlap.experiment.plan_ahead import Launches
+from hotlap.experiment.replicates import ANALYSES, Design, replicate, same_numbers
 from hotlap.experiment.stages import begin, blank_study
 from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.machine.label import machine_label
 from hotlap.procedures.check.numbers import TwoScripts, unless_noisy
 from hotlap.procedures.check.outputs import TwoScriptsOutputs
 from hotlap.procedures.check.rule import analyse
+from hotlap.procedures.forecast import comparison_forecast, proof_launches
 from hotlap.records import (
     CheckVerdict,
     Completed,
@@ -87,6 +89,11 @@ class _Proof:
             speed=found,
         )
 
+    def _proof_launches(self) -> Launches:
+        losses = TwoScripts(self._trials, self._sides)
+        of_calls = self._trials.step_source == "call"
+        return proof_launches(0, 0.0) if of_calls else proof_launches(losses.launches, losses.cost())
+
     def _same_numbers(self) -> Quality | Failure:
         if self._trials.step_source != "call":
             losses = TwoScripts(self._trials, self._sides).prove(self._replicates)
@@ -107,6 +114,8 @@ class _Proof:
             adapts_rounds=True,
             label="the patched copy against the levers",
         )
+        plans, first = [it.plan for it in (before, before, after)], ANALYSES[0]
+        self._draft.plan_ahead("trial", comparison_forecast(self._trials, plans, first, self._proof_launches()))
         taken = replicate(
             self._trials, self._draft, design, lambda replicates: analyse(replicates, None, delta)[0] != "inconclusive"
         )
