@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from hotlap.records import STEP_PHASES, WATCH_ROW_BYTES, WATCH_ROWS, WatchRow
 from hotlap.runtime.hooks import Hooks
@@ -117,6 +118,151 @@ def test_another_optimizer_wakes_the_clock(watched: Watched) -> None:
     watched.watcher.end()
     # The clock may see a few steps twice or not at all while it finds out which of the two ends a step.
     assert 490 <= sum(it.steps for it in watched.rows) <= 540
+
+
+PER_STEP = ("around_fetch", "before_forward", "after_forward", "before_backward", "after_backward", "before_update")
+
+
+class Training:
+    """One model with one optimizer, whose steps are made by hand."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self._model = nn.Sequential(nn.Linear(8, 1))
+        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.01)
+        self._data = DataLoader(TensorDataset(torch.randn(64, 8)), batch_size=8)
+        self._batches = iter(self._data)
+
+    def step(self) -> None:
+        try:
+            (batch,) = next(self._batches)
+        except StopIteration:
+            self._batches = iter(self._data)
+            (batch,) = next(self._batches)
+        self._model(batch).pow(2).mean().backward()
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+
+    def rest(self, clock: LongRunClock) -> None:
+        """Train until the clock rests."""
+        clock.rest(1e-5)
+        for _ in range(2 * STEPS_IN_A_ROW):
+            self.step()
+            if clock.resting:
+                return
+        raise AssertionError("the clock does not rest")
+
+
+def test_its_hooks_are_gone_while_it_rests_and_return_to_their_places(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "ROW_SECONDS", math.inf)
+    hooks, clock, called = watched.interception.hooks, watched.clock, []
+
+    def first(root: Any, args: Any, kwargs: Any) -> Any:
+        called.append("first")
+        return args, kwargs
+
+    def last(root: Any, args: Any, kwargs: Any) -> Any:
+        called.append("last")
+        return args, kwargs
+
+    hooks.before_forward.insert(0, first)
+    hooks.before_forward.append(last)
+    whole = {name: list(getattr(hooks, name)) for name in PER_STEP}
+    assert len(whole["before_forward"]) == 3 and all(whole.values())
+    training = Training()
+    for _ in range(40):
+        training.step()
+    for _ in range(3):
+        training.rest(clock)
+        assert hooks.before_forward == [first, last]
+        assert not any(getattr(hooks, name) for name in PER_STEP if name != "before_forward")
+        del called[:]
+        training.step()
+        assert called == ["first", "last"], "those of others are called in their order"
+        clock.wake(within_step=False)
+        assert {name: getattr(hooks, name) for name in PER_STEP} == whole
+    assert not clock.resting
+
+
+def test_what_the_script_sees_of_torch_is_the_same_while_it_rests(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "ROW_SECONDS", math.inf)
+    clock = watched.clock
+
+    def seen() -> list[object]:
+        places: list[tuple[Any, str]] = [(torch.autograd, "backward"), (torch, "save"), (nn.Module, "__call__")]
+        places += [(DataLoader, "__iter__"), (_BaseDataLoaderIter, "__next__"), (nn.Sequential, "__call__")]
+        return [vars(owner).get(name) for owner, name in places]
+
+    training = Training()
+    for _ in range(40):
+        training.step()
+    before = seen()
+    training.rest(clock)
+    assert seen() == before
+    clock.wake(within_step=False)
+    assert seen() == before
+
+
+def test_compiled_code_is_not_compiled_again(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "ROW_SECONDS", math.inf)
+    clock, graphs = watched.clock, []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    inner = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    compiled = torch.compile(inner, backend=backend)
+    loss_of = torch.compile(lambda batch: inner(batch).pow(2).mean(), backend=backend)
+    optimizer = torch.optim.SGD(inner.parameters(), lr=0.01)
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            (compiled(torch.ones(2, 4)).mean() + loss_of(torch.ones(2, 4))).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    steps(60)
+    known = len(graphs)
+    clock.rest(1e-5)
+    changes, was = 0, clock.resting
+    for _ in range(200):
+        steps(1)
+        if clock.resting and clock.all_steps % 10 == 0:
+            clock.wake(within_step=False)
+        changes, was = changes + (clock.resting is not was), clock.resting
+    torch._dynamo.reset()
+    assert known >= 2 and len(graphs) == known and changes >= 4
+
+
+def test_a_step_that_calls_that_of_its_parent_counts_once(watched: Watched) -> None:
+    class Derived(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            return super().step(closure)
+
+    model = nn.Linear(4, 1)
+    optimizer = Derived(model.parameters(), lr=0.01)
+    torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.01)  # torch reports the parent's steps too from now on
+    for _ in range(1500):
+        model(torch.ones(2, 4)).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    watched.watcher.end()
+    assert sum(it.steps for it in watched.rows) == 1500
+    assert sum(it.timed_steps for it in watched.rows) < 1500
+
+
+def test_timed_steps_are_whole(watched: Watched) -> None:
+    train(1500)
+    watched.watcher.end()
+    parts = [STEP_PHASES.index(it) for it in ("data_wait", "forward", "backward", "optimizer")]
+    rows = [it for it in watched.rows if it.timed_steps]
+    assert rows and all(it.phases[part] > 0 for it in rows for part in parts)
 
 
 def test_a_script_without_optimizer_is_counted_by_backwards(watched: Watched) -> None:

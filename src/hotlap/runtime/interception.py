@@ -2,7 +2,12 @@
 
 Each patch keeps the type, name, signature and result of what it wraps, does nothing while the lists of
 :class:`~hotlap.runtime.hooks.Hooks` are empty, and steps aside while torch traces
-(``torch.compiler.is_dynamo_compiling``), so that it is never compiled into a graph.
+(``torch.compiler.is_dynamo_compiling``), so that it is never compiled into a graph. Whether it traces is the first
+question: a list of hooks that was looked at before would become a guard, and its change a reason to compile again.
+
+Patches stay where they are while hooks come and go (a clock that rests): replacing attributes of classes makes the
+interpreter discard what it specialised, some thousand times at most (CPython 3.13), and compiled code has guards on
+them. So what passes in every step calls through at once while its lists are empty.
 """
 
 from __future__ import annotations
@@ -100,8 +105,10 @@ class Interception:
 
         @functools.wraps(following)
         def fetch(iterator: Any) -> Any:
-            call = functools.partial(following, iterator)
             wrappers = hooks.around_fetch
+            if not wrappers:
+                return following(iterator)
+            call = functools.partial(following, iterator)
             if len(wrappers) == 1:  # the usual case, in every step
                 return wrappers[0](iterator, call)
             return _through(wrappers, iterator, call)
@@ -223,7 +230,7 @@ class Interception:
 
     def _intercept_autograd(self) -> None:
         torch = self.hooks.torch
-        hooks, is_compiling = self.hooks, self._is_compiling
+        hooks, roots, is_compiling = self.hooks, self.roots, self._is_compiling
         run_backward = torch.autograd.backward
 
         @functools.wraps(run_backward)
@@ -231,11 +238,15 @@ class Interception:
             if is_compiling():
                 run_backward(tensors, *args, **kwargs)
                 return
+            if not (hooks.before_backward or hooks.after_backward or roots.watches):
+                self.unscaled = None
+                run_backward(tensors, *args, **kwargs)
+                return
             for replace in hooks.before_backward:
                 tensors = replace(tensors)
-            if self.roots.searching:
-                self.roots.backward_seen()
-            with self.roots.hidden():
+            if roots.searching:
+                roots.backward_seen()
+            with roots.hidden():
                 run_backward(tensors, *args, **kwargs)
             self.unscaled = None
             for tell in hooks.after_backward:

@@ -70,6 +70,12 @@ class Roots:
         function = getattr(kinds.pop(), "forward", None) if len(kinds) == 1 else None
         return getattr(function, "__code__", None)
 
+    @property
+    def watches(self) -> bool:
+        """Whether calls of roots matter: hooks are called, or roots are searched for."""
+        hooks = self._hooks
+        return bool(self.searching or hooks.before_forward or hooks.after_forward or hooks.around_evaluation)
+
     def hold(self, parameters: Iterable[Any]) -> None:
         """An optimizer took these parameters: a new root may appear."""
         self._held.update(id(parameter) for parameter in parameters)
@@ -145,6 +151,8 @@ class Roots:
 
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
             if is_compiling() or self._inside:
+                return plain(module, *args, **kwargs)
+            if not (hooks.before_forward or hooks.after_forward or hooks.around_evaluation or self.searching):
                 return plain(module, *args, **kwargs)
             reference = known.get(id(module))
             if reference is None or reference() is not module:

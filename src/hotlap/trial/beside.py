@@ -147,8 +147,8 @@ def _row(line: bytes) -> WatchRow | None:
 
 
 def resident_bytes(process: int) -> int | None:
-    """The resident memory of a process; None where it is gone."""
+    """The resident memory of a process; None where it is gone, or has ended and holds none."""
     try:
-        return int(psutil.Process(process).memory_info().rss)
+        return int(psutil.Process(process).memory_info().rss) or None
     except psutil.Error:
         return None
