@@ -67,6 +67,7 @@ bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to 
 	$(RUN) -m bench.isolation --out docs/benchmarks/isolation
 	$(RUN) -m bench.estimate --out docs/benchmarks/estimate
 	$(RUN) -m bench.batch --out docs/benchmarks/batch
+	$(RUN) -m bench.scale --out docs/benchmarks/scale --pieces build/scale
 	$(RUN) -m bench.aa --out docs/benchmarks/aa
 	for example in bert gpt lstm resnet; do \
 	    $(RUN) -m bench.regret --out docs/benchmarks/regret/$$example --examples $$example || exit 1; done

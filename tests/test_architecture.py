@@ -48,9 +48,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Trials, their costs, and what is known so far; without the procedures.
     "experiment": SEARCH | {"diagnose", "traces", "objective"},
     # What hotlap does on request.
-    "procedures": SEARCH | {"experiment", "diagnose", "traces", "gain", "objective"},
+    "procedures": SEARCH | {"experiment", "diagnose", "traces", "gain", "objective", "scaling"},
     # Reads files that a profiler wrote; does not use trials. Its result is records of its own.
     "traces": GROUND,
+    # Predicts steps of many ranks by arithmetic; does not use trials.
+    "scaling": GROUND | {"measure", "traces"},
     # Reads and edits training code as text; does not use runs.
     "source": GROUND,
     # Two runs side by side: reads what was measured of each, and measures nothing.
@@ -59,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "history": GROUND | {"study", "machine", "gain"},
     # The measured gain of a study's plan.
     "gain": GROUND | {"machine", "objective"},
-    "render": GROUND | {"plan", "gain", "objective", "source", "traces", "diagnose", "compare", "history"},
+    "render": GROUND | {"plan", "gain", "objective", "source", "traces", "diagnose", "compare", "history", "scaling"},
     # A study for other tools: tables, event files, runs of trackers.
     "export": GROUND | {"plan", "study", "render", "measure"},
     # Puts the rooms together, for `import hotlap` and for the command line.
@@ -73,6 +75,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "render",
         "source",
         "traces",
+        "scaling",
         "diagnose",
         "compare",
         "history",

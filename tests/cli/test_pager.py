@@ -152,5 +152,5 @@ def test_full_and_no_pager_come_together(command: str) -> None:
 
 
 HAVE_LONG_REPORTS = {
-    "tune", "profile", "batch", "memory", "infer", "lab", "demo", "nan", "check", "trace", "diff", "report",
+    "tune", "profile", "batch", "memory", "scale", "infer", "lab", "demo", "nan", "check", "trace", "diff", "report",
 }  # fmt: skip

@@ -67,7 +67,7 @@ KINDS = {
 }
 PAGES = [("findings", "loader-bound"), ("levers", "loader"), ("rule", "HL201")]
 # Commands that start processes or print a program; their own tests cover both options.
-ELSEWHERE = {"run", "check", "patch", "completion", "schema"}
+ELSEWHERE = {"run", "check", "patch", "scale", "completion", "schema"}
 
 
 @pytest.fixture

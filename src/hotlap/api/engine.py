@@ -99,6 +99,24 @@ def memory_search(
     return account_memory(workload, options, executor, on_progress, journal=journal)
 
 
+def scale_search(
+    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+) -> Study:
+    """Predict the script's step on more devices from its own measured step."""
+    from hotlap.procedures.scale import scale
+
+    return scale(workload, options, executor, on_progress, journal=journal)
+
+
+def process_search(
+    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+) -> Study:
+    """Measure the script in several numbers of processes."""
+    from hotlap.procedures.processes import compare_processes
+
+    return compare_processes(workload, options, executor, on_progress, journal=journal)
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """The executor that runs trials, and the search that chooses them; tests replace processes with arithmetic."""
@@ -110,6 +128,8 @@ class Engine:
     batch: Search = batch_search
     infer: Search = inference_search
     memory: Search = memory_search
+    scale: Search = scale_search
+    processes: Search = process_search
 
 
 def begin(

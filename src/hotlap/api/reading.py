@@ -59,7 +59,8 @@ def find_study(path: Path, need: study.Need = "answer") -> study.Last:
     """The study at a path or, in a folder of studies, the last suitable one. Raises :class:`StudyError`."""
     if study.is_study(path):
         return study.Last(path)
-    answered = (study.LABS, study.PROFILES, study.INFERENCES, study.MEMORIES, study.WATCHES) if need == "answer" else ()
+    kinds = (study.LABS, study.PROFILES, study.INFERENCES, study.MEMORIES, study.WATCHES, study.SCALES)
+    answered = kinds if need == "answer" else ()
     return study.last_study(path, need, also=[path / it for it in answered])
 
 

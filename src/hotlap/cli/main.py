@@ -27,6 +27,7 @@ COMMANDS = {
     "profile": "show why a script is slow: causes, evidence, lines; no levers are tried",
     "batch": "find the batch size from which more samples per step gain nothing, and what fits",
     "memory": "show where memory goes over a step and by module, and what grows",
+    "scale": "predict the step on more devices, from the step measured here",
     "patch": "write the kept levers as a diff of the source, tested before it is shown",
     "report": "show the last study again; measures nothing",
     "history": "show all studies of this project, as a table and a plot",
@@ -49,7 +50,7 @@ COMMANDS = {
 }
 
 RUNS_SCRIPTS = frozenset(
-    {"tune", "run", "profile", "batch", "memory", "patch", "check", "lab", "infer", "nan", "doctor", "demo"}
+    {"tune", "run", "profile", "batch", "memory", "scale", "patch", "check", "lab", "infer", "nan", "doctor", "demo"}
 )
 """Commands that start a script, or test whether one can be started: they need Linux."""
 

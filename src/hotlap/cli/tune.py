@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+
+import msgspec
 
 from hotlap import api
 from hotlap.cli import options, studies
-from hotlap.cli.arguments import Parser
+from hotlap.cli.arguments import Parser, whole
 from hotlap.cli.goals import add_goal_options
 from hotlap.cli.named import named_folder
 from hotlap.cli.trust import add_trust_option
 from hotlap.cli.workload import add_python_option, interpreter_from, workload_from
 from hotlap.errors import UsageError
+from hotlap.procedures.processes import checked_counts
+from hotlap.study import SCALES
 
 _DESCRIPTION = """\
 Runs the script unmodified, measures where each step's time goes, tries known levers in paired
@@ -28,6 +33,7 @@ examples:
   hotlap tune --goal memory --slowdown 1.3 train.py
                                                minimise peak memory, with steps at most 1.3x as long
   hotlap tune --allow batch-size train.py      also try a larger batch, which changes what is learned
+  hotlap tune --nproc 1,2,4 train.py           how it scales here, by number of processes
   hotlap tune --resume                         continue the last study where it was interrupted
   hotlap tune --resume .hotlap/20260131-142501-337 train.py --wandb-key KEY
                                                secrets are not stored: give the command again
@@ -63,6 +69,10 @@ def parser() -> Parser:
     options.add_lever_options(made)
     options.add_batch_flag_option(made)
     options.add_output_options(made, plan_out="hotlap.toml")
+    made.add_argument(
+        "--nproc", type=_counts, default=(), metavar="N,N",
+        help="try no lever; measure the script in these numbers of processes, each with the script's own batch",
+    )  # fmt: skip
     made.add_argument("--resume", action="store_true", help="continue a study, by default the last one")
     add_trust_option(made)
     return made
@@ -73,6 +83,8 @@ def main(words: list[str], engine: api.Engine) -> int:
     made = parser()
     own, target = made.split(words)
     choices = made.parse_args(own)
+    if choices.resume and choices.nproc:
+        raise UsageError("--nproc begins a new study.", remedy="Omit --resume.")
     if choices.resume:
         options.refuse_changed(made, choices, _OF_THE_STUDY)
         path, command = _study_named(target, choices.study)
@@ -80,7 +92,17 @@ def main(words: list[str], engine: api.Engine) -> int:
         return studies.resumed_study(choices, named_folder(path, "search"), given, engine)
     workload = workload_from(target, "tune", interpreter_from(choices))
     chosen = options.options_from(choices)
+    if choices.nproc:
+        chosen = msgspec.structs.replace(chosen, processes=choices.nproc)
+        return studies.new_study(choices, workload, chosen, choices.study / SCALES, engine, engine.processes)
     return studies.new_study(choices, workload, chosen, choices.study, engine, engine.search)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    try:
+        return checked_counts([whole(1, it) for it in text.split(",")])
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error.what)) from error
 
 
 def _study_named(words: list[str], root: Path) -> tuple[Path, list[str]]:

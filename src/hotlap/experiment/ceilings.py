@@ -69,7 +69,7 @@ def measure_ceilings(trials: Trials, draft: StudyDraft, observation: Observation
         rates = _loader_alone(trials, draft, situation)
         ceilings += _loader_ceiling(run.facts, phases, rates)
         ceilings += _model_ceiling(trials, draft, phases)
-    utilisation, matmul = _flops(run.facts, machine, phases, draft)
+    utilisation, matmul = flop_utilisation(run.facts, machine, phases, draft)
     ceilings += matmul
     situation = msgspec.structs.replace(situation, ceilings=tuple(ceilings), loader_rates=rates)
     disturbed = tuple(it.measured for it in draft.study.disturbances)
@@ -228,7 +228,7 @@ def _model_ceiling(trials: Trials, draft: StudyDraft, phases: PhaseAccount) -> l
 # ---------------------------------------------------------------------------------------------
 
 
-def _flops(
+def flop_utilisation(
     facts: ScriptFacts, machine: Machine, phases: PhaseAccount, draft: StudyDraft
 ) -> tuple[float | None, list[Ceiling]]:
     """Model FLOP utilisation: operations per second of a step (counted by ``torch.utils.flop_counter``), as a share of

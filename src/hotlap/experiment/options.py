@@ -47,6 +47,28 @@ class EstimateChoices(Record, frozen=True, kw_only=True):
     flag: str = ""
 
 
+class ScaleChoices(Record, frozen=True, kw_only=True):
+    """The options of a prediction: the cluster, and what is known of it.
+
+    ``devices_per_node`` 0 is as many as this machine has, and an empty ``device`` this machine's own. ``link`` and
+    ``node_link`` are bytes per second of one device to other nodes and within its node (0: of the device's data, or
+    measured here), ``link_seconds`` the latency of a message between nodes. ``utilisation`` is the share of the
+    device's peak that the script reaches (None: its own here).
+    """
+
+    nodes: int = 1
+    devices_per_node: int = 0
+    device: str = ""
+    link: float = 0.0
+    node_link: float = 0.0
+    link_seconds: float = 0.0
+    utilisation: float | None = None
+    price_per_device_hour: float | None = None
+    currency: str = ""
+    failure_seconds: float | None = None
+    checkpoint_seconds: float | None = None
+
+
 class Options(Record, frozen=True, kw_only=True):
     """The options of one search; stored in the journal, so that a resumed study uses the same ones.
 
@@ -56,9 +78,11 @@ class Options(Record, frozen=True, kw_only=True):
     same results. ``delta`` is the smallest gain of speed worth having, as a share. ``rounds`` fixes the timing rounds
     per replicate (None: chosen adaptively, 8 to 40). With ``batch_sizes`` a profile also times the model at other batch
     sizes; ``batch`` are the options of ``hotlap batch``, and ``memory_steps`` the steps that ``hotlap memory`` counts.
-    ``estimate`` computes memory instead, without running. ``quality`` is the required cosine and agreement of a model's
-    outputs. Prepared samples may take ``sample_cache_bytes`` of a disk (0: none). ``quick`` is a quick look without
-    proof. ``network`` and ``unprotected`` say how trials are isolated (:class:`hotlap.records.Isolation`).
+    ``estimate`` computes memory instead, without running. ``scale`` is the cluster that ``hotlap scale`` predicts for,
+    and ``processes`` are the numbers of processes that ``hotlap tune --nproc`` compares. ``quality`` is the required
+    cosine and agreement of a model's outputs. Prepared samples may take ``sample_cache_bytes`` of a disk (0: none).
+    ``quick`` is a quick look without proof. ``network`` and ``unprotected`` say how trials are isolated
+    (:class:`hotlap.records.Isolation`).
     """
 
     objective: Objective = Objective()
@@ -79,6 +103,8 @@ class Options(Record, frozen=True, kw_only=True):
     batch: BatchChoices = BatchChoices()
     memory_steps: int = 12
     estimate: EstimateChoices | None = None
+    scale: ScaleChoices = ScaleChoices()
+    processes: tuple[int, ...] = ()
     quick: bool = False
     sample_cache_bytes: int = 0
     network: NetworkMode = "open"

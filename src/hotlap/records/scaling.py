@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
+from hotlap.records.estimate import Estimate
 
 CollectiveName: TypeAlias = Literal["all-reduce", "all-gather", "reduce-scatter"]
 
@@ -34,3 +35,165 @@ class CollectiveRates(Record, frozen=True, kw_only=True):
 
     rates: tuple[CollectiveRate, ...] = ()
     hidden_share: float | None = None
+
+
+Strategy: TypeAlias = Literal["ddp", "zero-1", "fsdp2"]
+
+
+class Link(Record, frozen=True, kw_only=True):
+    """What one device sends and receives over one link: seconds for each message, and bytes per second in each
+    direction."""
+
+    bytes_per_second: float
+    latency_seconds: float = 0.0
+
+
+class ReadyGradient(Record, frozen=True, kw_only=True):
+    """A parameter's gradient: its bytes, and the share of the backward pass after which it was ready."""
+
+    share: float
+    size_bytes: int
+
+
+class MeasuredStep(Record, frozen=True, kw_only=True):
+    """The step of one process without communication, from which steps of several processes are predicted.
+
+    ``gradients`` are in the order in which backward finished them. ``step_seconds`` are single steps after warm-up,
+    whose spread is that of stragglers. ``threads`` is with how many threads the process computed (0: on a device).
+    ``units`` is into how many parts FSDP2 divides the model: its repeated blocks and the rest. ``activation_bytes`` are
+    all bytes of the peak besides parameters, gradients and optimizer state; None where memory was not counted.
+    """
+
+    forward_seconds: float
+    backward_seconds: float
+    optimizer_seconds: float
+    other_seconds: float = 0.0
+    gradients: tuple[ReadyGradient, ...] = ()
+    step_seconds: tuple[float, ...] = ()
+    samples: float = 1.0
+    units: int = 1
+    threads: int = 0
+    parameter_bytes: int = 0
+    gradient_bytes: int = 0
+    optimizer_bytes: int = 0
+    activation_bytes: int | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The mean step."""
+        return self.forward_seconds + self.backward_seconds + self.optimizer_seconds + self.other_seconds
+
+
+class Cluster(Record, frozen=True, kw_only=True):
+    """``nodes`` machines of ``devices_per_node`` devices, or processes on the processor.
+
+    ``within`` and ``between`` are the links of one device to the others of its node, and to other nodes. ``measured``
+    are collectives measured on this machine, which are used in place of ``within`` for as many processes.
+    ``hidden_share`` is the share of the shorter of a collective and a computation that vanishes when both run at the
+    same time. ``cores`` is for processes on the processor (0: devices compute). ``price_per_device_hour``,
+    ``failure_seconds`` (the mean time between failures of one device) and ``checkpoint_seconds`` are None where not
+    given.
+    """
+
+    nodes: int = 1
+    devices_per_node: int = 1
+    device: str = ""
+    device_memory_bytes: int = 0
+    within: Link
+    between: Link
+    measured: tuple[CollectiveRate, ...] = ()
+    hidden_share: float = 1.0
+    cores: int = 0
+    price_per_device_hour: float | None = None
+    currency: str = ""
+    failure_seconds: float | None = None
+    checkpoint_seconds: float | None = None
+
+
+ScaleLimit: TypeAlias = Literal["compute", "communication", "stragglers", "cores", "memory"]
+
+
+class ScalePoint(Record, frozen=True, kw_only=True):
+    """A predicted step of ``ranks`` processes, each with the measured batch.
+
+    ``efficiency`` is the step of one process over this one. In ``exposed_seconds`` computing waits for a collective, in
+    ``straggler_seconds`` the mean rank waits for the slowest. ``peak_bytes`` is that of one rank (0: not known), and
+    ``fits`` says whether a tenth of the device stays free (None: not known). ``limit`` takes the largest part of what
+    is lost. ``cost_per_million_samples`` and ``checkpoint_every_seconds`` are None where not asked for.
+    ``inside_validation`` says that as many processes of this strategy were compared with real runs.
+    """
+
+    ranks: int
+    strategy: Strategy
+    step_seconds: float
+    efficiency: float
+    samples_per_second: float
+    exposed_seconds: float = 0.0
+    straggler_seconds: float = 0.0
+    peak_bytes: int = 0
+    fits: bool | None = None
+    limit: ScaleLimit = "compute"
+    cost_per_million_samples: float | None = None
+    checkpoint_every_seconds: float | None = None
+    inside_validation: bool = False
+
+
+class ValidatedError(Record, frozen=True, kw_only=True):
+    """How far predictions of a strategy were off real runs: over ``cases`` on ``machine``, of up to ``most_ranks``
+    processes, the mean and the largest error of the step's time, as shares."""
+
+    strategy: Strategy
+    cases: int
+    mean_error: float
+    largest_error: float
+    most_ranks: int
+    machine: str = ""
+    date: str = ""
+
+
+class StrategyChange(Record, frozen=True, kw_only=True):
+    """From ``ranks`` processes on, ``strategy`` is predicted to be the fastest that fits."""
+
+    ranks: int
+    strategy: Strategy
+
+
+class ScalePrediction(Record, frozen=True, kw_only=True):
+    """What ``hotlap scale`` predicts: a point for each number of ranks and strategy, the changes of strategy, what was
+    assumed, and the errors of earlier predictions (none: not validated).
+
+    ``step`` is the step of one device of the cluster, and ``measured`` that of this machine where it is another.
+    """
+
+    step: MeasuredStep
+    measured: MeasuredStep | None = None
+    cluster: Cluster
+    points: tuple[ScalePoint, ...] = ()
+    changes: tuple[StrategyChange, ...] = ()
+    errors: tuple[ValidatedError, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    utilisation: float | None = None
+
+
+class ProcessRate(Record, frozen=True, kw_only=True):
+    """The script in ``processes`` of so many ``threads`` each, measured.
+
+    ``efficiency`` is its samples per second and process against those of the smallest number, with an interval; None
+    for that one itself.
+    """
+
+    processes: int
+    threads: int = 0
+    step_seconds: float
+    samples_per_second: float
+    efficiency: Estimate | None = None
+    peak_bytes: int = 0
+
+
+class ProcessScaling(Record, frozen=True, kw_only=True):
+    """What ``hotlap tune --nproc`` measured in ``replicates``: weak scaling, with the same batch in each process."""
+
+    rates: tuple[ProcessRate, ...] = ()
+    replicates: int = 0
+    confidence: float = 0.95
+    cores: int = 0

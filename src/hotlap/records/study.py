@@ -17,12 +17,15 @@ from hotlap.records.objective import Objective
 from hotlap.records.outcomes import Finding, Outcome
 from hotlap.records.run_account import RunAccount
 from hotlap.records.runs import FileWrite, LoaderRate, Run
+from hotlap.records.scaling import ProcessScaling, ScalePrediction
 from hotlap.records.timings import Timings
 from hotlap.records.watch import WatchedRun
 from hotlap.records.workload import Plan, Source, Workload
 
 StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "quick-look", "script-failed"]
-StudyKind: TypeAlias = Literal["search", "profile", "check", "batch", "inference", "memory", "watch"]
+StudyKind: TypeAlias = Literal[
+    "search", "profile", "check", "batch", "inference", "memory", "watch", "scale", "processes"
+]
 CheckVerdict: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
 
@@ -37,7 +40,8 @@ class Study(Record, frozen=True, kw_only=True):
     alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes,
     ``batch_search`` what ``hotlap batch``, or a search that may change the batch size, found, ``batch_advice`` what
     such a change asks for, ``memory`` the account of ``hotlap memory``, ``memory_estimate`` what ``hotlap memory
-    --estimate`` computed, ``losses`` what the verification's sameness was judged by, and ``timings`` what its speed was
+    --estimate`` computed, ``scale`` what ``hotlap scale`` predicted, ``process_scaling`` what ``hotlap tune
+    --nproc`` measured, ``losses`` what the verification's sameness was judged by, and ``timings`` what its speed was
     computed from. ``candidates`` are the plans that ``hotlap infer`` compared with the unmodified model, in the order
     in which they were, and ``quality_level`` is what their outputs had to reach (None: of another kind of study).
     ``hosts`` are those that any trial connected to.
@@ -78,6 +82,8 @@ class Study(Record, frozen=True, kw_only=True):
     batch_advice: BatchAdvice | None = None
     memory: MemoryAccount | None = None
     memory_estimate: MemoryEstimate | None = None
+    scale: ScalePrediction | None = None
+    process_scaling: ProcessScaling | None = None
     profiled_steps: int = 0
     trace_path: str = ""
     findings: tuple[Finding, ...] = ()

@@ -34,6 +34,7 @@ from hotlap.study.layout import (
     PROFILE,
     PROFILES,
     RUNS,
+    SCALES,
     SUMMARY,
     WATCHES,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "PROFILE",
     "PROFILES",
     "RUNS",
+    "SCALES",
     "SUMMARY",
     "WATCHES",
     "Answer",

@@ -37,7 +37,10 @@ MEMORIES: Final = "memory"
 WATCHES: Final = "watch"
 """The folder for the studies of ``hotlap run --watch``."""
 
-FOLDERS: Final = (LABS, PROFILES, CHECKS, BATCHES, INFERENCES, MEMORIES, WATCHES)
+SCALES: Final = "scale"
+"""The folder for the studies of ``hotlap scale`` and of ``hotlap tune --nproc``."""
+
+FOLDERS: Final = (LABS, PROFILES, CHECKS, BATCHES, INFERENCES, MEMORIES, WATCHES, SCALES)
 """All of these: folders in the folder of studies that hold studies of their own."""
 
 SUMMARY_LIMIT_BYTES: Final = 32 * 2**20

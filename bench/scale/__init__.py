@@ -1,0 +1,1 @@
+"""Predicted steps of several processes against real ones."""

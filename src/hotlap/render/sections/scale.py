@@ -1,0 +1,28 @@
+"""The predicted scaling curve."""
+
+from __future__ import annotations
+
+from hotlap.render.blocks import Block, Note, Table
+from hotlap.render.material import Material
+from hotlap.render.scaling import (
+    CURVE_HEADINGS,
+    change_sentence,
+    curve_rows,
+    price_and_failure_sentences,
+    trust_sentences,
+)
+from hotlap.render.sections.api import Section
+
+order = 36
+title = "On more devices"
+
+
+def everywhere(material: Material) -> Section[Block] | None:
+    """A row for each number of ranks and strategy, with the error of earlier predictions and what is assumed."""
+    found = material.study.scale
+    if found is None or not found.points:
+        return None
+    notes = (
+        change_sentence(found), *price_and_failure_sentences(found), *trust_sentences(found), *found.assumptions
+    )  # fmt: skip
+    return Section(title, (Table(CURVE_HEADINGS, curve_rows(found)), *(Note(it) for it in notes if it)))
