@@ -1,8 +1,10 @@
-"""Compare the knee of `hotlap batch` with a sweep of all sizes, and count the launches of both.
+"""Compare the knee of `hotlap batch` with a sweep of sizes, and count the launches of both.
 
-The sweep times every size next to the script's own, in fresh launches that take turns, whether or not the search tried
-it. The regret is by how much the fastest size of the sweep is faster than the knee; the search promises 3 %. How far
-estimates of memory are off is measured by ``bench.estimate``.
+The sweep times the knee, the script's own size and the powers of two around the knee, whether or not the search tried
+them, each next to the script's own size in fresh launches that take turns. A size that is clearly slower after one
+replicate gets no more. The fastest of several noisy ratios looks faster than it is; so the fastest size other than the
+knee then takes turns with the knee in fresh replicates, and only these say by how much the knee is slower, with an
+interval. The search promises 3 %. How far estimates of memory are off is measured by ``bench.estimate``.
 
 Each finished script is stored in the folder ``--pieces``: the same command goes on after them if it was interrupted.
 """
@@ -14,7 +16,8 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -24,39 +27,62 @@ import msgspec
 from bench.report import command_line, table, write
 from hotlap.api import local_executor
 from hotlap.experiment.options import BatchChoices, Options
+from hotlap.measure.disturbance import disturbances
+from hotlap.measure.levels import geometric
+from hotlap.procedures.batch.changing import Changer, changer_of
 from hotlap.procedures.batch.search import search_batch
-from hotlap.records import Assignment, BatchSearch, CallSite, Isolation, ResizeBatches, TurnRequest, Workload
+from hotlap.procedures.batch.timing import samples_of
+from hotlap.records import Assignment, BatchSearch, Estimate, Isolation, Study, TurnRequest, Workload
 from hotlap.trial.executor import Executor
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ("bert", "gpt", "lstm", "resnet")
+EXAMPLES: Mapping[str, str] = {"bert": "", "gpt": "--batch-size", "lstm": "", "resnet": ""}
+"""The examples, each with the option for its batch size if its batches come from no DataLoader."""
+
+MOST_SIZES = 7
 REPLICATES = 3
-ROUNDS = 8
+CONFIRMING_REPLICATES = 5
+CONFIDENCE = 0.95
+CLEARLY_SLOWER = 0.15
+"""A size that is slower than the fastest by this share in its first replicate gets no more; launches of the same code
+differ by 2 to 6 %."""
+
+ROUNDS = 6
+BLOCK_STEPS = 4
+MOST_SECONDS = 90.0
+"""The longest that the rounds of one replicate may take."""
+
+
+class Swept(msgspec.Struct, kw_only=True):
+    """A size of the sweep: its throughput as a ratio to that of the script's own size, from so many replicates."""
+
+    size: int
+    rate: float
+    replicates: int
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """One script. ``swept`` are the sizes of the sweep with their throughput as a ratio to the script's own; sizes that
-    did not run are left out. Launches are processes of the script."""
+    """One script.
+
+    ``swept`` leaves out sizes that did not run. ``rival`` is the fastest of them other than the knee (0: none), and
+    ``slower`` the seconds per sample of the knee as a ratio to the rival's, in fresh replicates: above 1 the knee
+    is slower. Launches are processes of the script; those of the sweep include the comparison with the rival.
+    """
 
     script: str
     own: int
     knee: int
     largest_fitting: int
-    swept: tuple[tuple[int, float], ...]
+    bound_by: str = ""
+    swept: tuple[Swept, ...] = ()
+    rival: int = 0
+    slower: Estimate | None = None
     search_launches: int
     sweep_launches: int
+    disturbed: int = 0
+    """So many replicates of the sweep were disturbed by other processes."""
+
     obstacle: str = ""
-
-    @property
-    def best(self) -> int:
-        """The fastest size of the sweep; 0 where none ran."""
-        return max(self.swept, key=lambda it: it[1], default=(0, 0.0))[0]
-
-    @property
-    def regret(self) -> float | None:
-        """By which share of the best throughput the knee is slower; None where either was not measured."""
-        rates = dict(self.swept)
-        return 1 - rates[self.knee] / rates[self.best] if self.knee in rates else None
 
 
 def main(words: list[str]) -> None:
@@ -102,86 +128,153 @@ def _measured(name: str, most: int) -> Row:
         directory=os.fspath(ROOT),
         python=sys.executable,
     )
+    choices = BatchChoices(most=most, flag=EXAMPLES[name])
     with tempfile.TemporaryDirectory() as folder:
-        return row_of(name, workload, lambda: local_executor(Path(folder), Isolation()), most)
+        return row_of(name, workload, lambda: local_executor(Path(folder), Isolation()), choices)
 
 
-def row_of(name: str, workload: Workload, executor: Callable[[], Executor], most: int) -> Row:
-    """Search, then sweep up to ``most``; each has an executor of its own."""
-    study = search_batch(workload, Options(batch=BatchChoices(most=most)), executor())
+def row_of(name: str, workload: Workload, executor: Callable[[], Executor], choices: BatchChoices) -> Row:
+    """Search, then sweep up to the same largest size; each has an executor of its own."""
+    study = search_batch(workload, Options(batch=choices), executor())
     search = study.batch_search or BatchSearch(obstacle=study.status_text)
-    swept: tuple[tuple[int, float], ...] = ()
-    launches = 0
-    if not search.obstacle:
-        facts = study.baseline.facts if study.baseline is not None else None
-        sites = {it.site for it in facts.training_loaders} if facts is not None else set()
-        site = next(iter(sites)) if len(sites) == 1 else None
-        swept, launches = sweep(workload, executor(), search.own, sizes_up_to(search, most), site)
-    return Row(
+    row = Row(
         script=name,
         own=search.own,
         knee=search.knee,
         largest_fitting=search.largest_fitting,
-        swept=swept,
+        bound_by=search.bound_by,
         search_launches=search.launches,
-        sweep_launches=launches,
-        obstacle=search.obstacle,
+        sweep_launches=0,
+        obstacle=search.obstacle or ("" if search.knee else study.status_text or "No size could be timed."),
     )
+    changer = _changer(workload, study, choices.flag)
+    if row.obstacle or changer is None:
+        return row
+    sweep = Sweep(workload, executor(), changer)
+    row.swept = sweep.swept(sizes_around(search, choices.most or search.largest_fitting))
+    row.rival = max((it for it in row.swept if it.size != search.knee), key=lambda it: it.rate, default=_NONE).size
+    if row.rival:
+        row.slower = sweep.compared(row.rival, search.knee)
+    row.sweep_launches, row.disturbed = sweep.launches, sweep.disturbed
+    return row
 
 
-def sizes_up_to(search: BatchSearch, most: int) -> tuple[int, ...]:
-    """The script's own size, times and divided by two and by the steps between, and all that the search timed."""
-    powers = range(-math.floor(math.log2(search.own)), math.floor(math.log2(most / search.own)) + 1)
-    grid = {round(search.own * 2**power * part) for power in powers for part in (1.0, 1.5)}
-    found = {it.batch_size for it in search.rates if not it.error}
-    return tuple(sorted(it for it in grid | found if 1 <= it <= most))
+_NONE = Swept(size=0, rate=0.0, replicates=0)
 
 
-def sweep(
-    workload: Workload, executor: Executor, own: int, sizes: Sequence[int], site: CallSite | None
-) -> tuple[tuple[tuple[int, float], ...], int]:
-    """The throughput of each size as a ratio to that of ``own``, and how many launches that took."""
-    slot = executor.slots()[0]
-    rates: list[tuple[int, float]] = [(own, 1.0)]
-    launches = 0
-    for size in sizes:
-        if size == own:
-            continue
-        other = Assignment(workload=workload, instruments=(ResizeBatches(own=own, size=size, site=site),))
-        gains = []
+def _changer(workload: Workload, study: Study, flag: str) -> Changer | None:
+    if study.baseline is None:
+        return None
+    changer = changer_of(workload, study.baseline.facts, samples_of(study.baseline), flag)
+    return None if isinstance(changer, str) else changer
+
+
+def sizes_around(search: BatchSearch, most: int) -> tuple[int, ...]:
+    """The knee, the script's own size, and of its halves and doubles up to ``most`` those nearest to the knee."""
+    powers = range(-math.floor(math.log2(search.own)), math.floor(math.log2(max(1.0, most / search.own))) + 1)
+    grid = {round(search.own * 2**power) for power in powers} - {search.own, search.knee}
+    nearest = sorted(grid, key=lambda it: abs(math.log(it / search.knee)))
+    first = {search.own, search.knee}
+    return tuple(sorted(first | set(nearest[: MOST_SIZES - len(first)])))
+
+
+@dataclass
+class Sweep:
+    """Times sizes against each other in fresh launches that take turns."""
+
+    workload: Workload
+    executor: Executor
+    changer: Changer
+    launches: int = 0
+    disturbed: int = 0
+
+    def swept(self, sizes: Sequence[int]) -> tuple[Swept, ...]:
+        """The throughput of each size as a ratio to that of the script's own; those that failed are left out."""
+        gains: dict[int, list[float]] = {}
         for number in range(REPLICATES):
-            request = TurnRequest(arms=(Assignment(workload=workload), other), rounds=ROUNDS, order_seed=number)
-            turns = executor.submit(request, slot).result()
-            launches += len(turns.runs)
-            if turns.rounds[0]:
-                gains.append(fmean(map(math.log, turns.rounds[0])) - fmean(map(math.log, turns.rounds[1])))
-        if len(gains) == REPLICATES:
-            rates.append((size, math.exp(fmean(gains))))
-    return tuple(sorted(rates)), launches
+            for size in sizes if number == 0 else self._close(gains):
+                gain = self._gain(self.changer.own, size, number) if size != self.changer.own else 0.0
+                if gain is None:
+                    gains.pop(size, None)
+                else:
+                    gains.setdefault(size, []).append(gain)
+        return tuple(Swept(size=it, rate=math.exp(fmean(gains[it])), replicates=len(gains[it])) for it in sorted(gains))
+
+    def compared(self, one: int, other: int) -> Estimate | None:
+        """The seconds per sample of ``other`` as a ratio to those of ``one``, with its interval; None if one fails."""
+        gains = [self._gain(other, one, REPLICATES + number) for number in range(CONFIRMING_REPLICATES)]
+        known = [it for it in gains if it is not None]
+        return geometric(known, "x", CONFIDENCE) if len(known) == CONFIRMING_REPLICATES else None
+
+    def _close(self, gains: Mapping[int, Sequence[float]]) -> list[int]:
+        """The sizes that may be the fastest, from the first replicate of each."""
+        fastest = max((it[0] for it in gains.values()), default=0.0)
+        return [size for size, of in gains.items() if of[0] >= fastest + math.log(1 - CLEARLY_SLOWER)]
+
+    def _gain(self, reference: int, size: int, number: int) -> float | None:
+        """The logarithm of the throughput of ``size`` as a ratio to that of ``reference``; None if either failed."""
+        request = TurnRequest(
+            arms=(self._assignment(reference), self._assignment(size)),
+            rounds=ROUNDS,
+            block_steps=BLOCK_STEPS,
+            order_seed=number,
+            most_seconds=MOST_SECONDS,
+        )
+        turns = self.executor.submit(request, self.executor.slots()[0]).result()
+        self.launches += len(turns.runs)
+        self.disturbed += bool(disturbances(turns.runs))
+        if not turns.rounds or not turns.rounds[0]:
+            return None
+        return fmean(map(math.log, turns.rounds[0])) - fmean(map(math.log, turns.rounds[1]))
+
+    def _assignment(self, size: int) -> Assignment:
+        workload = self.changer.workload(size) or self.workload
+        return Assignment(workload=workload, instruments=self.changer.instruments(size))
 
 
 def text_of(rows: Sequence[Row]) -> str:
     """The table, and what its columns are."""
-    heads = ("script", "own size", "knee", "fastest of the sweep", "knee slower by", "launches", "of the sweep")
-    known = [it.regret for it in rows if it.regret is not None]
-    worst = f"The knee is at most {100 * max(known):.1f} % slower than the fastest size of the sweep. " if known else ""
-    return "\n".join((f"{worst}Launches are processes of the script.", "", table(heads, [cells(it) for it in rows])))
+    heads = (
+        *("script", "own size", "knee", "search ended by", "sizes of the sweep, with throughput"),
+        *("fastest other size", "knee slower by", "launches", "of the sweep"),
+    )
+    known = [it for it in rows if it.slower is not None]
+    lines = []
+    if known:
+        worst = max(known, key=lambda it: it.slower.value if it.slower is not None else 0.0)
+        lines += [f"In the worst case, {worst.script}, the knee is slower by {_slower(worst)}.", ""]
+    lines += [
+        f"Throughput is a ratio to that of the script's own size, from {REPLICATES} replicates; * marks sizes that "
+        f"were slower than the fastest by {100 * CLEARLY_SLOWER:.0f} % in their first replicate and got no more. "
+        f"*Knee slower by* compares the knee with the fastest other size of the sweep in {CONFIRMING_REPLICATES} "
+        f"further replicates, with the {100 * CONFIDENCE:.0f} % interval; below 0 the knee is faster. Launches are "
+        "processes of the script.",
+        "",
+        table(heads, [cells(it) for it in rows]),
+    ]
+    disturbed = [f"{it.disturbed} of {it.script}" for it in rows if it.disturbed]
+    if disturbed:
+        lines += ["", f"Other processes disturbed replicates of the sweep: {', '.join(disturbed)}."]
+    return "\n".join(lines)
 
 
 def cells(row: Row) -> tuple[str, ...]:
     """A row of the table; a script whose size cannot be changed says why."""
     if row.obstacle:
-        return row.script, "", "", "", row.obstacle, "", ""
-    regret = "" if row.regret is None else f"{100 * row.regret:.1f} %"
+        return row.script, "", "", "", row.obstacle, "", "", "", ""
+    swept = ", ".join(f"{it.size}: {it.rate:.2f}{'' if it.replicates >= REPLICATES else '*'}" for it in row.swept)
     return (
-        row.script,
-        str(row.own),
-        str(row.knee),
-        str(row.best),
-        regret,
-        str(row.search_launches),
-        str(row.sweep_launches),
+        *(row.script, str(row.own), str(row.knee), row.bound_by, swept, str(row.rival or ""), _slower(row)),
+        *(str(row.search_launches), str(row.sweep_launches)),
     )
+
+
+def _slower(row: Row) -> str:
+    """By which share the throughput of the knee is below the rival's, with its interval."""
+    if row.slower is None:
+        return ""
+    value, low, high = (100 * (1 - 1 / it) for it in (row.slower.value, row.slower.low, row.slower.high))
+    return f"{value:.1f} % ({low:.1f} to {high:.1f})"
 
 
 if __name__ == "__main__":
