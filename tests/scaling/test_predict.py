@@ -157,6 +157,19 @@ def test_fsdp_gathers_one_part_ahead() -> None:
     assert found.step_seconds == pytest.approx(0.2 + 1.0 + 2.0 + 0.2 + 0.25)
 
 
+def test_zero_1_sends_each_parameter_by_itself() -> None:
+    slow = Link(bytes_per_second=1e18, latency_seconds=0.1)
+    without, found = (point_of(STEP, cluster(slow), 2, it) for it in ("ddp", "zero-1"))  # type: ignore[arg-type]
+    assert found.step_seconds - without.step_seconds == pytest.approx(4 * 0.1 - 0.25)
+
+
+def test_fsdp_hides_nothing_on_the_processor() -> None:
+    link = Link(bytes_per_second=26 * MEBIBYTE / 0.4)
+    found = point_of(STEP, cluster(link, cores=8), 2, "fsdp2")
+    # Four gathers in forward, three in backward, four scatters.
+    assert found.step_seconds == pytest.approx(3.0 + 0.25 + 11 * 0.2)
+
+
 # -- the curve ------------------------------------------------------------------------------------
 
 

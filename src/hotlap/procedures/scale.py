@@ -83,14 +83,20 @@ def _measure(trials: Trials, draft: StudyDraft) -> None:
     memory_launch = Launches(1, None, f"to count the memory of {_MEMORY_STEPS} steps")
     draft.plan_ahead("baseline", Forecast.of(profile_launch(trials), memory_launch))
     situation = Situation(facts=observation.facts, machine=machine, account=observation.account)
-    take_profile(trials, draft, observation, Bounds(situation))
-    memory = _memory(trials, draft)
     utilisation, _ = flop_utilisation(observation.facts, machine, observation.account, draft)
+    draft.update(model_flop_utilisation=utilisation)
+    take_profile(trials, draft, observation, Bounds(situation))  # which may show that the rate is too low
+    memory = _memory(trials, draft)
+    draft.update(memory=memory)
     step = _step(draft.study, memory)
     choices = trials.options.scale
     rates = _collectives(draft, choices, observation.facts, machine)
-    found = predicted(step, observation.facts, machine, choices, rates, utilisation)
-    draft.update(scale=found, memory=memory, model_flop_utilisation=utilisation)
+    try:
+        found = predicted(step, observation.facts, machine, choices, rates, draft.study.model_flop_utilisation)
+    except UsageError:
+        draft.close("finished")  # `--from` can use what was measured
+        raise
+    draft.update(scale=found)
     draft.close("finished")
 
 
@@ -181,7 +187,7 @@ def predicted_from(source: Path, choices: ScaleChoices) -> Study:
         raise UsageError(f"The study {source} has no measured step.", remedy="Give one of `hotlap scale`.")
     known = study.scale
     rates: tuple[CollectiveRates, ...] = ()
-    if known is not None and known.cluster.measured:
+    if known is not None and known.cluster.measured and not (choices.device or choices.node_link):
         rates = (CollectiveRates(rates=known.cluster.measured, hidden_share=known.cluster.hidden_share),)
     step = (known.measured or known.step) if known is not None else _step(study, study.memory)
     share = study.model_flop_utilisation
@@ -225,6 +231,8 @@ def predicted(
     here = _devices_here(choices, machine)
     if choices.nodes > 1 and not choices.link:
         raise UsageError("The link between nodes is not known.", remedy="Give it for one device: --link 400Gb.")
+    if here > 1 and device is None and not (rates or choices.node_link or choices.link):
+        raise UsageError("The link between the devices of a node is not known.", remedy="Give --node-link 300GB/s.")
     node_link = choices.node_link or (device.node_link_bytes_per_second if device is not None else 0.0)
     within = Link(bytes_per_second=node_link or choices.link or 1.0)
     between = Link(bytes_per_second=choices.link or within.bytes_per_second, latency_seconds=choices.link_seconds)
@@ -269,14 +277,17 @@ def _on_device(
     flops = max((it.flops_per_step for it in facts.models if it.flops_per_step), default=None)
     if not flops or not share:
         raise UsageError(
-            "The script's floating-point operations or the share of the peak that it reaches are unknown.",
-            remedy="Leave out --device, or give --utilisation." if flops else "Leave out --device.",
+            "The script's floating-point operations were not counted."
+            if not flops
+            else "Which share of the device's peak the script reaches is unknown, as the rate of this machine is.",
+            remedy="Leave out --device." if not flops else "Give it, as in `--utilisation 40%`, with --from STUDY.",
         )
     factor = flops / (share * device.flops_per_second) / step.seconds
     whose = "as given" if given else "as it does of this machine's matrix multiplication rate"
     sentence = (
         f"On {device.name} the script reaches {100 * share:.0f} % of the peak of "
-        f"{device.flops_per_second / 1e12:g} TFLOPS, {whose}, and every part of its step is shorter by the same factor."
+        f"{device.flops_per_second / 1e12:g} TFLOPS, {whose}, and every part of its step is shorter by the same "
+        "factor; what does not shrink, such as launching kernels, is left out."
     )
     changed = msgspec.structs.replace(
         step,

@@ -17,9 +17,11 @@ _LIMITS: Final[dict[ScaleLimit, str]] = {
     "cores": "too few cores",
     "memory": "memory",
 }
-_LINES = 7
+_LINES = 5
+"""How many numbers of ranks the summary shows."""
+
 NOT_VALIDATED = "Not validated: no prediction of this version was compared with a real run yet."
-CURVE_HEADINGS = ("ranks", "strategy", ">step", ">efficiency", ">samples per second", ">memory per rank", "limited by")
+CURVE_HEADINGS = ("ranks", "strategy", ">step", ">efficiency", ">samples/s", ">memory", "limited by")
 PROCESS_HEADINGS = (">processes", ">step", ">samples per second", ">efficiency", ">95 % interval", ">threads each")
 
 

@@ -80,7 +80,10 @@ def _replicated(step: MeasuredStep, ranks: int, cost: Cost, slowdown: float, *, 
     share = 1 / ranks if shards_optimizer else 1.0
     tasks.append(Task("compute", slowdown * share * step.optimizer_seconds, tuple(reduced)))
     if shards_optimizer:
-        tasks.append(Task("communicate", cost("all-gather", step.parameter_bytes), (len(tasks) - 1,)))
+        # Each parameter is sent by itself, so that many small ones take many latencies.
+        growth = step.parameter_bytes / (sum(it.size_bytes for it in step.gradients) or 1)
+        seconds = sum(cost("all-gather", growth * it.size_bytes) for it in step.gradients)
+        tasks.append(Task("communicate", seconds, (len(tasks) - 1,)))
     return tasks
 
 

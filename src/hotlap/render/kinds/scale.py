@@ -25,7 +25,7 @@ def headline(study: Study) -> Headline:
     if study.status != "finished" or found is None or not found.points:
         why = [text.sentence(study.status_text)] if study.status_text else []
         return Headline("neutral", "Not finished: nothing was predicted.", tuple(why))
-    details = filter(None, (change_sentence(found), *price_and_failure_sentences(found)))
+    details = filter(None, (change_sentence(found),))
     return Headline("neutral", prediction_sentence(found), tuple(details))
 
 
@@ -49,10 +49,13 @@ def summary_rows(study: Study) -> Iterator[Row]:
     found = study.scale
     if found is None or not found.points:
         return
-    yield Row("Ranks", tuple(curve_lines(found)), is_list=True, most=7, least=7)
+    yield Row("Ranks", tuple(curve_lines(found)), is_list=True, most=5, least=5)
+    planned = tuple(price_and_failure_sentences(found))
+    if planned:
+        yield Row("Planning", planned, most=3, least=2)
     yield Row("Trust", tuple(trust_sentences(found)), most=4, least=2)
     if found.assumptions:
-        yield Row("Assumed", found.assumptions, most=4)
+        yield Row("Assumed", found.assumptions, most=4, least=3)
 
 
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
