@@ -24,6 +24,7 @@ from hotlap.records import (
     ReadyGradient,
     Run,
     ScriptFacts,
+    Strategy,
     Study,
     ValidatedError,
 )
@@ -104,6 +105,26 @@ def test_the_same_cluster_gives_the_same_answer(stored: Path, capsys: pytest.Cap
     assert [it["step_seconds"] for it in document["scale"]["points"]] == [it.step_seconds for it in again.points]
 
 
+def test_errors_and_assumptions_are_on_the_first_screen(
+    stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: tuple[Strategy, ...] = ("ddp", "zero-1", "fsdp2")
+    machine = "Intel(R) Xeon(R) Processor @ 2.90GHz, 2 cores, 24 GiB, no accelerator"
+    errors = tuple(
+        ValidatedError(strategy=it, cases=12, mean_error=0.123, largest_error=0.456, most_ranks=4, machine=machine)
+        for it in names
+    )
+    monkeypatch.setattr("hotlap.procedures.scale.validated_errors", lambda: errors)
+    options = ("--device-price", "2.5EUR", "--mtbf", "5y", "--checkpoint-time", "60s")
+    assert run("--quiet", "--from", str(stored), *CLUSTER, *options) == 0
+    out = capsys.readouterr().out
+    words = " ".join(out.split())
+    assert "Outside of what was validated: other devices." in words
+    assert "FSDP2 12 % (at most 46 %), with up to 4 processes." in words
+    assert "A million samples cost" in words and "reaches 40 % of the peak" in words
+    assert "512:" in words
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -147,5 +168,6 @@ def test_predictions_quote_the_error_that_was_measured() -> None:
         strategy="ddp", cases=12, mean_error=0.08, largest_error=0.21, most_ranks=4, machine="a machine"
     )
     sentences = list(trust_sentences(predict(STEP, msgspec.structs.replace(HERE, nodes=8), errors=[error])))
-    assert "DDP 8 % on average, 21 % at most" in sentences[0] and "a machine" in sentences[0]
-    assert "outside of what was validated" in sentences[1]
+    assert sentences[0] == "Outside of what was validated: 2 and more ranks."  # of other strategies
+    assert "DDP 8 % (at most 21 %), with up to 4 processes." in sentences[1]
+    assert sentences[2] == "These were measured on a machine."

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from fake_script import WORKLOAD, FakeExecutor, FakeScript
 
-from hotlap.errors import UsageError
+from hotlap.errors import BudgetError, UsageError
 from hotlap.experiment.options import Options
 from hotlap.procedures.processes import checked_counts, compare_processes, launched
 from hotlap.records import Workload
@@ -64,3 +64,10 @@ def test_processes_that_do_not_hinder_each_other_are_efficient() -> None:
     assert one.efficiency is None and two.efficiency is not None
     assert two.efficiency.low <= 1.02 and two.efficiency.high >= 0.98
     assert two.samples_per_second == pytest.approx(2 * one.samples_per_second, rel=0.1)
+
+
+def test_a_budget_that_is_too_small_says_which_is_enough() -> None:
+    executor = FakeExecutor(FakeScript(compute=0.02, data=0.004, effects={}))
+    with pytest.raises(BudgetError, match="budget") as raised:
+        compare_processes(WORKLOAD, Options(processes=(1, 2), budget_seconds=20.0), executor, clock=executor.clock)
+    assert raised.value.needed_seconds > 20.0

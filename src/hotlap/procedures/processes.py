@@ -9,7 +9,7 @@ from statistics import fmean
 
 import msgspec
 
-from hotlap.errors import ScriptError, UsageError
+from hotlap.errors import BudgetError, ScriptError, UsageError
 from hotlap.experiment.comparing import compare_replicates, peak_bytes
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.observe import command_line
@@ -20,6 +20,7 @@ from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Arm, Trials
 from hotlap.levers.api import all_levers
 from hotlap.measure import speed
+from hotlap.procedures.budget import ADVICE_MARGIN, rounded_up
 from hotlap.records import ProcessRate, ProcessScaling, Replicate, Study, Workload
 from hotlap.redact import redacted
 from hotlap.study import Journal
@@ -111,7 +112,8 @@ def _with_option(words: Sequence[str], names: Sequence[str], value: int) -> tupl
 
 def _measure(trials: Trials, draft: StudyDraft, workload: Workload, counts: Sequence[int]) -> None:
     machine, _ = begin(trials, draft)
-    running = list(counts)
+    trials.cuts_replicates = True
+    running, failed, reason = list(counts), 0, ""
     while len(running) > 1:
         arms = [Arm(workload=launched(workload, it)) for it in (running[0], *running)]
         replicates = _affordable(trials, arms)
@@ -123,7 +125,7 @@ def _measure(trials: Trials, draft: StudyDraft, workload: Workload, counts: Sequ
         design = Design(
             arms=arms,
             purpose=f"processes {names}",
-            analyses=(replicates,),
+            analyses=tuple(sorted({_FEWEST_REPLICATES, replicates})),
             accept=anything,
             compares=False,
             label=f"In {names} processes",
@@ -131,15 +133,24 @@ def _measure(trials: Trials, draft: StudyDraft, workload: Workload, counts: Sequ
         found = replicate(trials, draft, design)
         if found.failure is None:
             rates = _rates(trials, running, found.replicates)
-            draft.update(process_scaling=ProcessScaling(rates=rates, replicates=replicates, cores=machine.cores))
+            taken = len(found.replicates)
+            draft.update(process_scaling=ProcessScaling(rates=rates, replicates=taken, cores=machine.cores))
             draft.close("finished")
             return
+        if found.failure.cut:
+            needed = rounded_up(trials.spent_seconds + ADVICE_MARGIN * seconds)
+            raise BudgetError(
+                f"The budget ended before {_FEWEST_REPLICATES} replicates were complete.",
+                remedy=f"Give at least --budget {needed:.0f}s, or none.",
+                needed_seconds=needed,
+            )
+        reason = found.failure.reason
         failed = running.pop(max(0, found.failure.arm - 1))
-        draft.warn(f"In {failed} processes the script failed: {found.failure.reason}")
+        draft.warn(f"In {failed} processes the script failed: {reason}")
     raise ScriptError(
-        "The script ran in too few numbers of processes to be compared.",
+        f"The script ran in too few numbers of processes to be compared. In {failed}: {reason}",
         where=command_line(trials.workload),
-        remedy="The warnings say how the others ended.",
+        remedy="Run it by hand in that many processes.",
     )
 
 

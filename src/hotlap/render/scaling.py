@@ -17,7 +17,10 @@ _LIMITS: Final[dict[ScaleLimit, str]] = {
     "cores": "too few cores",
     "memory": "memory",
 }
-_LINES = 5
+_WIDEST = 1.5
+"""The largest ratio between the ends of an interval that answers the question."""
+
+_LINES = 4
 """How many numbers of ranks the summary shows."""
 
 NOT_VALIDATED = "Not validated: no prediction of this version was compared with a real run yet."
@@ -62,18 +65,19 @@ def trust_sentences(found: ScalePrediction) -> Iterator[str]:
     if not found.errors:
         yield NOT_VALIDATED
         return
+    beyond = [it.ranks for it in found.points if it.ranks > 1 and not it.inside_validation]
+    if beyond:
+        where = "other devices" if found.cluster.device else f"{min(beyond)} and more ranks"
+        yield f"Outside of what was validated: {where}."
     parts = [
-        f"{STRATEGY_NAMES[it.strategy]} {text.share(it.mean_error)} on average, {text.share(it.largest_error)} at most "
-        f"({it.cases} runs of up to {it.most_ranks} processes)"
+        f"{STRATEGY_NAMES[it.strategy]} {text.share(it.mean_error)} (at most {text.share(it.largest_error)})"
         for it in found.errors
     ]
-    machine = next((it.machine for it in found.errors if it.machine), "")
-    yield f"Error of earlier predictions{f' on {machine}' if machine else ''}: {'; '.join(parts)}."
-    beyond = [it for it in found.points if it.ranks > 1 and not it.inside_validation]
-    if beyond:
-        least = min(it.ranks for it in beyond)
-        device = " on other devices" if found.cluster.device else f" from {least} ranks on"
-        yield f"Predictions{device} are outside of what was validated."
+    most = max(it.most_ranks for it in found.errors)
+    yield f"Mean error of earlier predictions: {', '.join(parts)}, with up to {most} processes."
+    machine, date = found.errors[0].machine, found.errors[0].date
+    if machine:
+        yield f"These were measured on {machine}{f', {date}' if date else ''}."
 
 
 def curve_lines(found: ScalePrediction) -> Iterator[str]:
@@ -139,6 +143,9 @@ def process_remarks(found: ProcessScaling) -> Iterator[str]:
     if len(threads) > 1:
         said = ", ".join(f"{it.processes} with {it.threads}" for it in found.rates)
         yield f"Processes computed with different numbers of threads each ({said}); OMP_NUM_THREADS sets them."
+    last = found.rates[-1].efficiency
+    if last is not None and last.high > _WIDEST * last.low:
+        yield "The interval is too wide to tell how it scales: measure again on an idle machine."
     wanted = max((it.processes * it.threads for it in found.rates), default=0)
     if found.cores and wanted > found.cores:
         yield f"{wanted} threads shared {text.count(found.cores, 'core')}, which lowers the efficiency."

@@ -49,13 +49,13 @@ def summary_rows(study: Study) -> Iterator[Row]:
     found = study.scale
     if found is None or not found.points:
         return
-    yield Row("Ranks", tuple(curve_lines(found)), is_list=True, most=5, least=5)
+    yield Row("Ranks", tuple(curve_lines(found)), is_list=True, most=4, least=4)
     planned = tuple(price_and_failure_sentences(found))
     if planned:
-        yield Row("Planning", planned, most=3, least=2)
-    yield Row("Trust", tuple(trust_sentences(found)), most=4, least=2)
+        yield Row("Planning", planned, most=2, least=1)
+    yield Row("Trust", tuple(trust_sentences(found)), most=3, least=3)
     if found.assumptions:
-        yield Row("Assumed", found.assumptions, most=4, least=3)
+        yield Row("Assumed", found.assumptions, most=3, least=2)
 
 
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
