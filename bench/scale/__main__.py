@@ -34,6 +34,7 @@ SIZES = ("small", "medium", "large")
 STRATEGIES: tuple[Strategy, ...] = ("ddp", "zero-1", "fsdp2")
 PROCESSES = (2, 4)
 LAUNCHES = 3
+ATTEMPTS = 3
 TRAINING_SECONDS = 4.0
 FEWEST_STEPS, MOST_STEPS = 12, 300
 LONGEST_LAUNCH_SECONDS = 300.0
@@ -152,8 +153,11 @@ def launched(strategy: Strategy, processes: int, arguments: Sequence[str], steps
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"),
         *(os.fspath(TRAIN), *arguments, "--strategy", strategy, "--steps", str(steps)),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_LAUNCH_SECONDS)
-    if done.returncode:
+    for _ in range(ATTEMPTS):  # gloo sometimes aborts a rank while its group ends
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_LAUNCH_SECONDS)
+        if not done.returncode:
+            break
+    else:
         raise SystemExit(f"{' '.join(command)}: {done.stderr[-2000:]}")
     printed: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return printed
