@@ -35,6 +35,7 @@ def trace(folder: Path, *, passes: int = 1) -> Path:
             events.append(event("cpu_op", "autograd::engine::evaluate_function: MmBackward0", at, 20))
             events += gradient(at + 140, [10, 5])
             events += gradient(at + 290, [8], "c10::BFloat16")
+        events.append(event("user_annotation", "Optimizer.step#AdamW.step", begin + 900, 50))
     path = folder / "trace.json"
     path.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
     return path
@@ -46,7 +47,7 @@ def test_gradients_have_their_moment_and_size(tmp_path: Path) -> None:
     assert [it.size_bytes for it in step.gradients] == [200, 16]
     assert [it.share for it in step.gradients] == pytest.approx([0.5, 1.0])
     assert step.forward_seconds == pytest.approx(200e-6) and step.backward_seconds == pytest.approx(300e-6)
-    assert step.seconds == pytest.approx(990e-6)
+    assert step.seconds == pytest.approx(990e-6) and step.optimizer_seconds == pytest.approx(50e-6)
     assert step.activation_bytes is None
 
 
@@ -65,4 +66,13 @@ def test_a_trace_without_training_has_no_step(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     events = [event("user_annotation", "ProfilerStep#3", 0, 100), event("cpu_op", "aten::mm", 10, 20)]
     path.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+    assert step_of(read_trace(path, with_inputs=True)) is None
+
+
+def test_gradients_without_shapes_predict_nothing(tmp_path: Path) -> None:
+    path = trace(tmp_path)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    for it in document["traceEvents"]:
+        it["args"] = {}
+    path.write_text(json.dumps(document), encoding="utf-8")
     assert step_of(read_trace(path, with_inputs=True)) is None

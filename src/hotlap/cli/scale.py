@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -131,7 +132,8 @@ def _show(found: Study, choices: argparse.Namespace) -> int:
     if choices.json:
         screen.say(study_json(found))
     else:
-        show_answer(choices, lambda: summary(found), lambda: report(found))
+        # The prediction is not stored, so no command could show it again.
+        show_answer(choices, lambda: replace(summary(found), commands=()), lambda: report(found))
     return 0
 
 

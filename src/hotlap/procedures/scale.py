@@ -199,8 +199,8 @@ def _from_trace(source: Path, choices: ScaleChoices) -> Study:
     step = step_of(read_trace(source, with_inputs=True))
     if step is None:
         raise UsageError(
-            f"The trace {source} has no backward pass within a marked step.",
-            remedy="Record it with `schedule` and `profiler.step()`, or give a study of `hotlap scale`.",
+            f"The trace {source} has no backward pass with shapes of gradients within a marked step.",
+            remedy="Record it with `record_shapes=True`, `schedule` and `profiler.step()`, or give a study.",
         )
     if not choices.devices_per_node or not (choices.node_link or choices.link):
         raise UsageError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from hotlap.traces.timeline import NONE, Step
 
 _ACCUMULATE = re.compile(r"^torch::autograd::AccumulateGrad$")
 _BACKWARD = re.compile(r"^autograd::engine::evaluate_function: ")
+_OPTIMIZER = re.compile(r"^Optimizer\.step#")
 _BYTES = {"double": 8, "c10::BFloat16": 2, "c10::Half": 2, "c10::complex<float>": 8}
 _USUAL_BYTES = 4
 _NANOSECONDS = 1e-9
@@ -40,7 +41,7 @@ def step_of(
     threads: int = 0,
     amounts: MemoryAmounts | None = None,
 ) -> MeasuredStep | None:
-    """The measured step; None where the trace has no backward pass within a marked step.
+    """The measured step; None where the trace has no backward pass with shapes of gradients within a marked step.
 
     The seconds of its phases are those of ``account``, and without one those of the trace itself, which profiling made
     longer. Of several backward passes per step all but the last count as forward.
@@ -50,6 +51,8 @@ def step_of(
         return None
     gradients = _gradients(found)
     size_bytes = sum(it.size_bytes for it in gradients)
+    if not size_bytes:
+        return None
     forward, backward, optimizer, other = _phases(timeline, found, account, backwards)
     return MeasuredStep(
         forward_seconds=forward,
@@ -84,8 +87,17 @@ def _phases(
     backward = fmean(it.end - it.begin for it in found)
     forward = fmean(other.begin - it.start for it, other in zip(steps, found, strict=True))
     wall = fmean(it.end - it.start for it in steps)
-    rest = max(0.0, wall - forward - backward)
-    return forward * _NANOSECONDS, backward * _NANOSECONDS, rest * _NANOSECONDS, 0.0
+    updates = sum(map(_optimizer(timeline), steps)) / len(steps)
+    rest = max(0.0, wall - forward - backward - updates)
+    return forward * _NANOSECONDS, backward * _NANOSECONDS, updates * _NANOSECONDS, rest * _NANOSECONDS
+
+
+def _optimizer(timeline: Timeline) -> Callable[[Step], int]:
+    """A function for the nanoseconds that a step's optimizers took, by torch's own marks."""
+    marks = timeline.annotations
+    named = marks.named(_OPTIMIZER.match)
+    found = [(marks.start[it], marks.end[it]) for it in range(len(marks)) if marks.name[it] in named]
+    return lambda step: sum(end - begin for begin, end in found if step.start <= begin < step.end)
 
 
 def _backward(timeline: Timeline, step: Step, passes: int) -> Backward | None:
