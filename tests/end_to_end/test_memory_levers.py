@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import Assignment, LaunchRequest, Plan, Run, Setting, Workload
+from hotlap.records import Assignment, LaunchRequest, Observe, Plan, Run, Setting, Workload
 from hotlap.trial.local import LocalExecutor
 
 SCRIPT = """\
@@ -49,10 +49,10 @@ LEVERS = (
 )
 
 
-def launched(folder: Path, *settings: Setting) -> Run:
+def launched(folder: Path, *settings: Setting, steps: int = 4) -> Run:
     workload = Workload(kind="script", target="train.py", directory=str(folder), python=sys.executable)
-    assignment = Assignment(workload=workload, plan=Plan(settings=settings))
-    return LocalExecutor(folder.parent / "runs").launch(LaunchRequest(assignment=assignment, steps=4))
+    assignment = Assignment(workload=workload, plan=Plan(settings=settings), instruments=(Observe(),))
+    return LocalExecutor(folder.parent / "runs").launch(LaunchRequest(assignment=assignment, steps=steps))
 
 
 @pytest.mark.slow
@@ -65,3 +65,42 @@ def test_each_holds_at_most_four_fifths_of_what_the_unmodified_script_does(tmp_p
         changed = launched(folder, setting)
         assert changed.ending == plain.ending and not changed.notes
         assert 0 < changed.host_peak_bytes < 0.8 * plain.host_peak_bytes, setting.lever
+
+
+EVALUATING = """\
+import torch
+from torch import nn
+from torch.nn import functional
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+inputs, targets = torch.randn(64, 32), torch.randn(64, 1)
+held_out = torch.utils.data.TensorDataset(torch.randn(12288, 32), torch.randn(12288, 1))
+model = nn.Sequential(nn.Linear(32, 512), *[nn.Sequential(nn.ReLU(), nn.Linear(512, 512)) for _ in range(8)],
+    nn.Linear(512, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(inputs, targets), 16)
+validation = torch.utils.data.DataLoader(held_out, 4096)
+for epoch in range(100):
+    model.train()
+    for x, y in loader:
+        optimizer.zero_grad()
+        functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    model.eval()
+    for x, y in validation:
+        loss = functional.mse_loss(model(x), y).item()
+"""
+
+
+@pytest.mark.slow
+def test_an_evaluation_without_a_graph_lowers_the_peak_of_a_run_and_changes_no_loss(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(EVALUATING)
+    setting = make_setting("evaluation-without-graph")
+    plain, changed = (launched(folder, *settings, steps=14) for settings in ((), (setting,)))
+    assert plain.facts.evaluation is not None and plain.facts.evaluation.with_gradients
+    assert changed.ending == plain.ending and not changed.notes
+    assert changed.steps.loss == plain.steps.loss and len(plain.steps.loss) >= 14
+    assert 0 < changed.host_peak_bytes < plain.host_peak_bytes - 20 * 2**20

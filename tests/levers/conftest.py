@@ -71,7 +71,12 @@ class Driver:
                 tell(root)
         for prepare in self.hooks.before_forward:
             args, kwargs = prepare(root, args, kwargs)
-        output = root(*args, **kwargs)
+        try:
+            output = root(*args, **kwargs)
+        except Exception:
+            for tell_failed in self.hooks.forward_failed:
+                tell_failed()
+            raise
         for tell_output in self.hooks.after_forward:
             tell_output(root, output)
         return output

@@ -43,6 +43,7 @@ EXPECTED = {
     "cudnn-benchmark",
     "device-prefetch",
     "eight-bit-optimizer",
+    "evaluation-without-graph",
     "expandable-segments",
     "fused-optimizer",
     "garbage-collection",

@@ -496,3 +496,19 @@ def test_checkpoints_are_distinguished_from_the_rest(watched: Watched) -> None:
     steps = watched.steps()
     assert [it > 0 for it in steps.checkpoint_seconds] == [False, False, True, False, True, False]
     assert steps.outside_seconds == steps.checkpoint_seconds
+
+
+@pytest.mark.parametrize("steps", [1, 20], ids=["while roots are searched", "afterwards"])
+def test_a_forward_that_fails_is_reported_in_place_of_its_end(watched: Watched, steps: int) -> None:
+    told: list[str] = []
+    watched.hooks.after_forward.append(lambda root, output: told.append("after"))
+    watched.hooks.forward_failed.append(lambda: told.append("failed"))
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        model(torch.zeros(4, 8)).mean().backward()
+        optimizer.step()
+    assert told == ["after"] * steps
+    with pytest.raises(RuntimeError):
+        model(torch.zeros(4, 7))
+    assert told[steps:] == ["failed"]

@@ -67,6 +67,8 @@ class Hooks:
         field(default_factory=list)
     )
     after_forward: list[Callable[[Any, Any], None]] = field(default_factory=list)
+    # A training forward raised an error, in place of `after_forward`.
+    forward_failed: list[Callable[[], None]] = field(default_factory=list)
 
     # loss.backward() / torch.autograd.backward: may replace the tensor it starts from; afterwards nothing.
     before_backward: list[Callable[[Any], Any]] = field(default_factory=list)

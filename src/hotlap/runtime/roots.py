@@ -169,6 +169,9 @@ class Roots:
             self._inside = True
             try:
                 output = plain(module, *args, **kwargs)
+            except BaseException:
+                self._failed()
+                raise
             finally:
                 self._inside = False
             for tell in hooks.after_forward:
@@ -187,10 +190,18 @@ class Roots:
     def _training_forward(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for prepare in self._hooks.before_forward:
             args, kwargs = prepare(module, args, kwargs)
-        output = self._shielded(plain, module, args, kwargs)
+        try:
+            output = self._shielded(plain, module, args, kwargs)
+        except BaseException:
+            self._failed()
+            raise
         for tell in self._hooks.after_forward:
             tell(module, output)
         return output
+
+    def _failed(self) -> None:
+        for tell in self._hooks.forward_failed:
+            tell()
 
     def _shielded(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module; modules called inside it are not roots. The watch is taken away meanwhile, so that no
