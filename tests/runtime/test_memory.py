@@ -177,6 +177,25 @@ def test_a_hook_that_keeps_tensors_is_named_with_its_line(account: Account) -> N
     assert growing.site is not None and growing.site.line == line("hooked")
 
 
+def test_a_cache_that_grows_is_named_with_its_line(account: Account) -> None:
+    def train() -> None:
+        masks: dict[int, torch.Tensor] = {}
+        lengths = iter(range(STEPS))
+
+        def mask(output: torch.Tensor, loss: torch.Tensor) -> None:
+            length = next(lengths)
+            if length not in masks:
+                masks[length] = torch.zeros(BATCH, 64)  # cached
+
+        fit(mask)
+
+    found = account(train)
+    assert found.growth_bytes_per_step >= FLOAT * BATCH * 64
+    growing = only(found)
+    assert (growing.name, growing.holds_graph) == ("masks", False)
+    assert growing.site is not None and growing.site.line == line("cached")
+
+
 def test_nothing_is_kept_alive_by_counting(account: Account) -> None:
     made: list[weakref.ref[torch.Tensor]] = []
     account(lambda: fit(lambda output, loss: made.extend(map(weakref.ref, (output, loss)))))
