@@ -41,6 +41,32 @@ def test_collectives_compute_what_they_should(device: Any, run: Any) -> None:
     assert found == [[3.0] * 4, [1.5] * 4, [1.0] * 4 + [2.0] * 4, [3.0] * 2, [2.0] * 4]
 
 
+HANGING = """
+import os, signal
+from datetime import timedelta
+import torch
+from torch import distributed
+
+rank = int(os.environ["RANK"])
+torch.cuda.set_device(rank)
+distributed.init_process_group("nccl", timeout=timedelta(seconds=5))
+mine = torch.ones(4, device="cuda")
+distributed.all_reduce(mine)
+print("the first came through", flush=True)
+if rank == 1:
+    signal.pause()
+distributed.all_reduce(mine)
+print("the second came through", flush=True)
+"""
+
+
+def test_the_watchdog_aborts_a_rank_whose_peer_hangs(device: Any, run: Any) -> None:
+    with pytest.raises(AssertionError) as failed:
+        run(device(count=2), HANGING, ranks=2)
+    assert "Watchdog caught collective operation timeout" in str(failed.value)
+    assert "Signal 6 (SIGABRT)" in str(failed.value)
+
+
 TRAINING = """
 import json, os, sys, time
 import torch

@@ -1,12 +1,15 @@
 """NCCL for simulated devices: gloo carries the numbers, a kernel on a stream of its own takes the time.
 
 A collective begins when the last rank's stream has come to it, which the ranks exchange, and takes what its
-bytes need on the link between devices. Numbers are the same whichever rank comes first.
+bytes need on the link between devices. Numbers are the same whichever rank comes first. A rank that waits for another
+longer than the group's time-out is aborted, as by NCCL's watchdog; that time passes for real.
 """
 
 from __future__ import annotations
 
 import atexit
+import os
+import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -100,11 +103,15 @@ def _group(torch: Any, device: Any) -> type:
             try:
                 ours = [it.detach().cpu() for it in given]
                 theirs = ours if filled is given else [it.detach().cpu() for it in filled]
-                carry(ours, theirs).wait()
                 began = torch.tensor([max(library.now(), library.ready(index, library.current_stream(index)))])
                 latest = core.AllreduceOptions()
                 latest.reduceOp = core.ReduceOp.MAX
-                self._gloo.allreduce([began], latest).wait()
+                try:
+                    carry(ours, theirs).wait()
+                    self._gloo.allreduce([began], latest).wait()
+                except RuntimeError as error:
+                    self._abort_if_too_late(name, error)
+                    raise
                 with torch.no_grad():
                     for it, value in zip(filled, theirs, strict=True):
                         it.copy_(value)
@@ -119,6 +126,18 @@ def _group(torch: Any, device: Any) -> type:
             seconds = share * moved / BYTES_PER_SECOND
             library.launch(index, stream, f"ncclDevKernel_{name}".encode(), LATENCY_NANOSECONDS + 1e9 * seconds)
             return Work(index, stream, list(filled))
+
+        def _abort_if_too_late(self, name: str, error: RuntimeError) -> None:
+            """End the process after a time-out, unless the watchdog is told to leave it (its variable is 0)."""
+            if "imed out" not in str(error) or os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "0":
+                return
+            milliseconds = round(1000 * self.options._timeout.total_seconds())
+            sys.stderr.write(
+                f"[rank{self.rank()}]: Watchdog caught collective operation timeout: WorkNCCL(OpType={name}, "
+                f"Timeout(ms)={milliseconds}) ran for {milliseconds} milliseconds before timing out.\n"
+            )
+            sys.stderr.flush()
+            os.abort()
 
         # -- collectives ---------------------------------------------------------------------------
 
