@@ -230,12 +230,24 @@ def test_it_is_called_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_loaders_without_one_batch_size_are_said_with_the_way_out(loaders: tuple[LoaderFacts, ...], said: str) -> None:
-    found = changer_of(WORKLOAD, ScriptFacts(loaders=loaders), 4.0, "")
+    found = changer_of(WORKLOAD, ScriptFacts(loaders=loaders), "")
     assert isinstance(found, str) and said in found and "--batch-flag=--batch-size" in found
 
 
 @pytest.mark.parametrize("given", ["auto", "-8", "0", ""])
 def test_an_option_that_holds_no_batch_size_is_said(given: str) -> None:
     workload = msgspec.structs.replace(WORKLOAD, arguments=(f"--batch-size={given}",))
-    found = changer_of(workload, ScriptFacts(), 4.0, "--batch-size")
+    found = changer_of(workload, ScriptFacts(), "--batch-size")
     assert isinstance(found, str) and repr(given) in found
+
+
+def test_without_the_option_and_a_loader_the_own_batch_size_is_unknown() -> None:
+    """A step of gpt has two batches of 6: that it has 12 samples does not show the value of ``--batch-size``."""
+    found = changer_of(WORKLOAD, ScriptFacts(), "--batch-size")
+    assert isinstance(found, str) and "--batch-size explicitly" in found
+    given = msgspec.structs.replace(WORKLOAD, arguments=("--batch-size", "6"))
+    by_option = changer_of(given, ScriptFacts(), "--batch-size")
+    assert not isinstance(by_option, str) and by_option.own == 6
+    loader = ScriptFacts(loaders=(LoaderFacts(dataset="Rows", batch_size=4),))
+    by_loader = changer_of(WORKLOAD, loader, "--batch-size")
+    assert not isinstance(by_loader, str) and by_loader.own == 4

@@ -90,8 +90,7 @@ class _Estimator:
         self._choices = choices
         self._first = first
         self._situation = Situation(facts=first.facts, machine=machine)
-        samples = next((float(it) for it in first.steps.samples if it), 1.0)
-        self._changer = changer_of(trials.workload, first.facts, samples, choices.flag)
+        self._changer = changer_of(trials.workload, first.facts, choices.flag)
         self._found = MemoryEstimate(device_memory_bytes=choices.device_memory_bytes)
 
     def run(self) -> None:

@@ -24,11 +24,11 @@ class Changer:
     workload: Callable[[int], Workload | None]
 
 
-def changer_of(workload: Workload, facts: ScriptFacts, samples_per_step: float, flag: str) -> Changer | str:
+def changer_of(workload: Workload, facts: ScriptFacts, flag: str) -> Changer | str:
     """How to change this script's batch size, or a sentence on why that is impossible and what to do."""
     loaders = facts.training_loaders
     if flag:
-        return _by_flag(workload, loaders, samples_per_step, flag)
+        return _by_flag(workload, loaders, flag)
     if not loaders:
         return f"No batch of the script comes from a DataLoader, so hotlap cannot change its size. {WAY_OUT}"
     sizes = {it.batch_size for it in loaders}
@@ -50,12 +50,18 @@ def changer_of(workload: Workload, facts: ScriptFacts, samples_per_step: float, 
     )
 
 
-def _by_flag(workload: Workload, loaders: tuple[LoaderFacts, ...], samples_per_step: float, flag: str) -> Changer | str:
+def _by_flag(workload: Workload, loaders: tuple[LoaderFacts, ...], flag: str) -> Changer | str:
+    """The own size is the option's value, or the DataLoader's. The samples of a step do not show it: a step may
+    accumulate the gradients of several batches."""
     given = flag_value(workload.arguments, flag)
     if given is not None and not (given.isdecimal() and int(given) > 0):
         return f"The script's {flag} is {given!r}, which is not a batch size. Name the option that is."
-    seen = next((it.batch_size for it in loaders if it.batch_size), None) or round(samples_per_step)
-    own = int(given) if given is not None else max(1, seen)
+    own = int(given) if given is not None else next((it.batch_size for it in loaders if it.batch_size), None)
+    if own is None:
+        return (
+            f"The script's own batch size is unknown: {flag} is not given, and no DataLoader has a batch size. "
+            f"Give the script its {flag} explicitly."
+        )
 
     def changed(size: int) -> Workload:
         return msgspec.structs.replace(workload, arguments=with_flag(workload.arguments, flag, size))

@@ -91,7 +91,7 @@ def _search(trials: Trials, draft: StudyDraft) -> None:
 def find_knee(trials: Trials, draft: StudyDraft, machine: Machine, observation: Observation) -> BatchSearch:
     """Search for the knee by the options of ``hotlap batch``; keep the study up to date. No lever is on."""
     choices = trials.options.batch
-    changer = changer_of(trials.workload, observation.facts, observation.account.samples_per_step, choices.flag)
+    changer = changer_of(trials.workload, observation.facts, choices.flag)
     blank = BatchSearch(flag=choices.flag, headroom=choices.headroom, tolerance=knee.TOLERANCE)
     if isinstance(changer, str):
         found = msgspec.structs.replace(blank, obstacle=changer)
