@@ -11,6 +11,7 @@ import pytest
 from hotlap.diagnose import Profile
 from hotlap.diagnose.api import all_rules
 from hotlap.diagnose.examples import GPU
+from hotlap.diagnose.loss_scale import scale_history
 from hotlap.diagnose.rules.gradient_spikes import FEWEST_STEPS, FIRST_STEPS, LARGE_RATIO, LEAST_RATIO
 from hotlap.evidence import Numbers, RunEvidence
 from hotlap.records import CallSite, Finding, Machine, OptimizerFacts, ScriptFacts, Steps
@@ -242,6 +243,38 @@ def test_skipped_steps_of_a_fused_optimizer_have_rows() -> None:
 def test_a_scale_of_one_is_reported(first: float, halvings: int, kind: str) -> None:
     findings = found("scaler-skips", halved(*range(1, halvings + 1), first=first))
     assert [it.kind for it in findings] == ([kind] if kind else [])
+
+
+@pytest.mark.parametrize(("halvings", "fires"), [(3, False), (4, True)])
+def test_a_scale_that_sinks_is_reported_although_it_costs_little(halvings: int, fires: bool) -> None:
+    rows = [100 * (1 + it) for it in range(halvings)]
+    findings = found("scaler-skips", halved(*rows, steps=1000))
+    assert [it.kind for it in findings] == (["wrong-numbers"] if fires else [])
+    if fires:
+        assert "sank from 65536 to 4096" in findings[0].title
+        assert findings[0].evidence[0].startswith("4 of 1003 steps") and "float32" in findings[0].remedy
+
+
+def test_a_scale_that_rises_again_does_not_sink() -> None:
+    values = [65536.0 / 2 ** (row // 100) if row < 500 else 8192.0 for row in range(600)]
+    assert not found("scaler-skips", scaled(values, [2 if row in (100, 200, 300, 400) else 1 for row in range(600)]))
+
+
+def test_whether_the_scale_bounces_or_sinks_is_said() -> None:
+    bouncing = [2.0 ** (16 - (row // 5) % 2) for row in range(150)]
+    assert one("scaler-skips", scaled(bouncing)).evidence[-1].startswith("The scale bounces: since it was found it")
+    sinking = one("scaler-skips", halved(50, 70, 90, 110))
+    assert sinking.evidence[-1] == "The scale sinks: since it was found it fell 4 times and never rose."
+
+
+def test_the_overflow_rate_leaves_out_the_search_for_the_scale() -> None:
+    profile = halved(1, 2, 3, 50, 100)
+    history = scale_history(profile.evidence.numbers)
+    assert history is not None
+    assert (history.found, sum(history.skipped), history.skipped_since) == (3, 5, 2)
+    assert history.overflow_rate == pytest.approx(2 / (146 + 2))
+    assert (history.rises, history.sank_by) == (0, 4.0)
+    assert scale_history(Numbers()) is None
 
 
 def test_a_growing_scale_is_silent() -> None:

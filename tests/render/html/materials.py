@@ -11,7 +11,7 @@ import msgspec
 from trace_writer import TraceWriter, training_trace
 
 from hotlap.diagnose.profile import Profile
-from hotlap.evidence import LineSamples, MemoryTimeline, RunEvidence, SampledLine
+from hotlap.evidence import LineSamples, MemoryTimeline, Numbers, RunEvidence, SampledLine
 from hotlap.measure.parity.curves import loss_curves
 from hotlap.records import (
     AllocatorUse,
@@ -171,6 +171,14 @@ def estimate() -> MemoryEstimate:
     return MemoryEstimate(peaks=peaks, device_memory_bytes=2**34)
 
 
+def numbers(steps: int = 40) -> Numbers:
+    """Make the numbers of a run whose scale is halved every tenth step."""
+    return Numbers(
+        scaler_scales=tuple(65536.0 / 2 ** (it // 10) for it in range(steps)),
+        scaler_attempts=tuple(2 if it and it % 10 == 0 else 1 for it in range(steps)),
+    )
+
+
 def memory(steps: int = 40) -> MemoryTimeline:
     return MemoryTimeline(
         allocated_bytes=tuple(6 * 2**30 + it * 2**24 for it in range(steps)),
@@ -314,7 +322,7 @@ def full_material(folder: Path) -> Material:
     )
     return Material(
         study=study,
-        profile=Profile(evidence=RunEvidence(memory=memory(), sampled=sampled(), observed_steps=10)),
+        profile=Profile(evidence=RunEvidence(memory=memory(), sampled=sampled(), numbers=numbers(), observed_steps=10)),
         lanes=lanes(folder),
         command="hotlap tune --seed 3 train.py --epochs 1",
         seed=3,

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from hotlap.diagnose import Profile
+from hotlap.diagnose.api import all_rules
+from hotlap.diagnose.loss_scale import scale_history
 from hotlap.records import Completed, Run
 
 NORM = """
@@ -130,6 +133,40 @@ def test_a_fused_optimizer_takes_the_scale_out_itself(launch: Any) -> None:
     assert found == pytest.approx([norm for step, (norm, _) in enumerate(expected) if step != 7])
     assert evidence.numbers.scaler_scales == tuple(scale for _, scale in expected)
     assert evidence.numbers.scaler_attempts == (1,) * 12
+
+
+BOUNCING = (
+    NORM
+    + """
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)
+skipped, tried = 0, 0
+while tried < 59:
+    optimizer.zero_grad()
+    inputs, targets = data[tried % 12 * 8 : tried % 12 * 8 + 8]
+    scaler.scale(nn.functional.mse_loss(model(inputs), targets)).backward()
+    scale = scaler.get_scale()
+    if scale > 1024: model[0].bias.grad[0] = math.inf
+    scaler.step(optimizer)
+    scaler.update()
+    skipped, tried = skipped + (scaler.get_scale() < scale), tried + 1
+print(json.dumps([skipped, tried]))
+"""
+)
+
+
+def test_a_real_scaler_that_bounces_is_followed_and_reported(launch: Any) -> None:
+    """It grows every third step and overflows above 1024: every fourth step is skipped."""
+    run, evidence = launch(BOUNCING, steps=1000)
+    skipped, tried = told(run)
+    history = scale_history(evidence.numbers)
+    assert history is not None and skipped > 10
+    assert (sum(history.skipped), len(history.scales)) == (skipped, tried - skipped)
+    assert set(history.scales) == {1024.0}
+    (finding,) = all_rules()["scaler-skips"].check(Profile(facts=run.facts, steps=run.steps, evidence=evidence))
+    assert finding.share.value == pytest.approx(history.overflow_rate)
+    assert finding.share.value > 0.2
+    assert f"rose {history.rises} times" in finding.evidence[-1] and history.rises >= 3
 
 
 CLOSURE = (

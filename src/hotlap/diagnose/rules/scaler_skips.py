@@ -2,15 +2,16 @@
 
 ## What it is
 In float16 training a scaler multiplies the loss so that small gradients do not vanish. If gradients overflow it skips
-the step and halves its scale. That is how it finds its scale in the first steps; here it continues, or the scale is so
-low that it has no effect.
+the step and halves its scale. That is how it finds its scale in the first steps; here it continues: the scale bounces
+(it rises and overflows again), it sinks without rising, or it is so low that it has no effect.
 
 ## Why it is slow
 A skipped step has computed forward and backward for nothing. A scale of one or less means that gradients overflow even
 without scaling, and small ones vanish as well.
 
 ## How to see it
-`scaler.get_scale()` in every step: it halves when a step is skipped.
+`scaler.get_scale()` in every step: it halves when a step is skipped. The section *Loss scale* of a report has the
+scale, the skipped steps and the overflow rate, and its page draws the scale step by step.
 
 ## What to do
 Use bfloat16 where the hardware has it: it has float32's range and needs no scaler. Otherwise find what overflows:
@@ -23,8 +24,8 @@ One step in several hundred, each time the scaler tries a larger scale (every `g
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
+from hotlap.diagnose.loss_scale import ScaleHistory, scale_history
 from hotlap.diagnose.operators import site_with
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly, is_material
@@ -37,12 +38,6 @@ title = "The gradient scaler keeps skipping steps"
 group = "numbers"
 
 FEWEST_SKIPS = 3
-CALM_STEPS = 10
-"""The scale counts as found after this many steps without a skip."""
-
-LONGEST_SEARCH = 30
-"""Steps after which a scaler has found its scale: by then it has been halved to a billionth."""
-
 FIRST_HALVINGS = 16
 """From torch's first scale, 65536, down to 1."""
 
@@ -50,45 +45,25 @@ LOWEST_USEFUL_SCALE = 1.0
 CLEARLY_LOWER = 8.0
 """A scale that came down this much was not chosen by the script."""
 
+SUNK = 16.0
+"""A scale that came down this much after it was found, without rising, goes on sinking. A healthy one is halved about
+once in every `growth_interval` steps, and doubled as often."""
+
 
 def check(profile: Profile) -> Iterator[Finding]:
     """Use the profiled run's scaler if there is one, else the steps that the unmodified run skipped."""
-    numbers = profile.evidence.numbers
-    scales = numbers.scaler_scales
-    if scales and scales[-1] <= LOWEST_USEFUL_SCALE and max(scales) >= CLEARLY_LOWER * scales[-1]:
-        yield _exhausted(profile, scales)
+    history = scale_history(profile.evidence.numbers)
+    if history is None:
+        skips, steps = _skips_by_count(profile)
+    elif history.scales[-1] <= LOWEST_USEFUL_SCALE and max(history.scales) >= CLEARLY_LOWER * history.scales[-1]:
+        yield _exhausted(profile, history.scales)
         return
-    skips, steps = _skips(numbers) if scales else _skips_by_count(profile)
+    else:
+        skips, steps = history.skipped_since, history.tried
     if skips >= FEWEST_SKIPS and is_material(exactly(skips / steps)):
-        yield _skipping(profile, skips, steps)
-
-
-def _skips(numbers: Numbers) -> tuple[int, int]:
-    """Return the steps skipped since the scale was found, and the steps tried since."""
-    left_out = _left_out(numbers)
-    found = 0
-    for row, skips in enumerate((*left_out, 1)):
-        if skips and (row - found > CALM_STEPS or row > LONGEST_SEARCH):
-            break
-        found = row if skips else found
-    later = left_out[found + 1 :]
-    return sum(later), sum(max(1, attempts) for attempts in _attempts(numbers)[found + 1 :])
-
-
-def _left_out(numbers: Numbers) -> tuple[int, ...]:
-    """Return how many steps were skipped in each row.
-
-    Those before an executed step are attempts of its row. A fused optimizer is also called for a skipped step: then
-    that has its own row, and the scale of the next row is lower.
-    """
-    attempts, scales = _attempts(numbers), numbers.scaler_scales
-    lowered = (False, *(after < before for before, after in pairwise(scales)))
-    return tuple(max(tried - 1, int(lower)) for tried, lower in zip(attempts, lowered, strict=True))
-
-
-def _attempts(numbers: Numbers) -> tuple[int, ...]:
-    known = numbers.scaler_attempts
-    return known if len(known) == len(numbers.scaler_scales) else (1,) * len(numbers.scaler_scales)
+        yield _skipping(profile, history, skips, steps)
+    elif history is not None and history.sank_by >= SUNK:
+        yield _sinking(profile, history)
 
 
 def _skips_by_count(profile: Profile) -> tuple[int, int]:
@@ -97,19 +72,46 @@ def _skips_by_count(profile: Profile) -> tuple[int, int]:
     return profile.scaler_skipped_steps - FIRST_HALVINGS, max(1, steps)
 
 
-def _skipping(profile: Profile, skips: int, steps: int) -> Finding:
-    share, scales = skips / steps, profile.evidence.numbers.scaler_scales
+def _skipping(profile: Profile, history: ScaleHistory | None, skips: int, steps: int) -> Finding:
+    share = skips / steps
     return Finding(
         rule="scaler-skips",
         share=exactly(share),
         title=f"The gradient scaler skips {percent(share)} of the steps long after it has found its scale.",
         evidence=(
             f"{skips} of {count(steps, 'step')} had gradients that were not finite, and were skipped.",
-            *_range(scales),
+            *(() if history is None else (*_range(history.scales), *_course(history))),
         ),
         remedy=_remedy(profile),
         site=site_with(profile, "step", "backward"),
     )
+
+
+def _sinking(profile: Profile, history: ScaleHistory) -> Finding:
+    """Too few skips to cost much time, but a scale that only falls loses the small gradients in the end."""
+    first, last = history.scales[history.found], history.scales[-1]
+    return Finding(
+        rule="scaler-skips",
+        kind="wrong-numbers",
+        share=exactly(0.0),
+        title=f"The gradient scaler's scale sank from {first:g} to {last:g} and did not rise.",
+        evidence=(
+            f"{history.skipped_since} of {count(history.tried, 'step')} had gradients that were not finite, and were "
+            "skipped.",
+            "At a scale that sinks on, small gradients vanish in float16.",
+        ),
+        remedy=_remedy(profile),
+        site=site_with(profile, "step", "backward"),
+    )
+
+
+def _course(history: ScaleHistory) -> Iterator[str]:
+    """Whether the scale bounces or sinks."""
+    falls = count(history.skipped_since, "time")
+    if history.rises:
+        yield f"The scale bounces: since it was found it rose {count(history.rises, 'time')} and fell {falls}."
+    else:
+        yield f"The scale sinks: since it was found it fell {falls} and never rose."
 
 
 def _range(scales: Sequence[float]) -> Iterator[str]:
@@ -159,6 +161,7 @@ def _skipped(skipped: int, steps: int = 200) -> Profile:
 
 
 fires = {
+    "a scale that sinks, with too few skips to cost much": _scales(1, 100, 200, 300, 400, steps=500),
     "a scale that grows too often": _scales(*range(3, 200, 4), grows=True),
     "skips that go on": _scales(1, 2, 3, 50, 70, 90, 130, 170, 190),
     "a scale that comes down to one": _scales(*range(1, 18)),
