@@ -104,3 +104,37 @@ def test_an_evaluation_without_a_graph_lowers_the_peak_of_a_run_and_changes_no_l
     assert changed.ending == plain.ending and not changed.notes
     assert changed.steps.loss == plain.steps.loss and len(plain.steps.loss) >= 14
     assert 0 < changed.host_peak_bytes < plain.host_peak_bytes - 20 * 2**20
+
+
+CLEARED_LATE = """\
+import torch
+from torch import nn
+from torch.nn import functional
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+samples = torch.utils.data.TensorDataset(torch.randn(512, 32), torch.randn(512, 1))
+model = nn.Sequential(nn.Linear(32, 1024), *[nn.Sequential(nn.ReLU(), nn.Linear(1024, 1024)) for _ in range(16)],
+    nn.Linear(1024, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+loader = torch.utils.data.DataLoader(samples, 256)
+for epoch in range(100):
+    for x, y in loader:
+        loss = functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_used_gradients_are_not_held_during_the_forward_pass_and_no_loss_changes(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(CLEARED_LATE)
+    setting = make_setting("drop-used-gradients")
+    plain, changed = (launched(folder, *settings, steps=14) for settings in ((), (setting,)))
+    assert plain.facts.used_gradient_bytes > 60 * 2**20 and not plain.facts.keeps_gradients
+    assert changed.ending == plain.ending and not changed.notes
+    assert changed.steps.loss == plain.steps.loss and len(plain.steps.loss) >= 14
+    assert 0 < changed.host_peak_bytes < plain.host_peak_bytes - 15 * 2**20

@@ -95,7 +95,13 @@ class Driver:
         return torch.nn.utils.clip_grad_norm_(parameters, limit)
 
     def step(self, optimizer: Any, *args: Any) -> Any:
-        return self._through(self.hooks.around_step, optimizer, lambda: optimizer.step(*args))
+        def update() -> Any:
+            result = optimizer.step(*args)
+            for tell in self.hooks.after_update:
+                tell(optimizer)
+            return result
+
+        return self._through(self.hooks.around_step, optimizer, update)
 
     @staticmethod
     def _through(wrappers: list[Any], subject: Any, call: Callable[[], Any]) -> Any:

@@ -42,6 +42,7 @@ EXPECTED = {
     "cpu-threads",
     "cudnn-benchmark",
     "device-prefetch",
+    "drop-used-gradients",
     "eight-bit-optimizer",
     "evaluation-without-graph",
     "expandable-segments",

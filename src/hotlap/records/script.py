@@ -202,6 +202,8 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
 
     ``files`` are the files of the sites, as they were when the script was run. ``samples_from`` is what the
     samples of steps were counted by. ``zeroes_gradients`` says that it called ``zero_grad(set_to_none=False)``.
+    ``used_gradient_bytes`` are gradients of the last update that are held when a forward pass begins, and that the
+    script clears before its next backward pass; ``keeps_gradients`` says that it does not clear them.
     ``garbage_share`` is the share of its time that Python's garbage collector took; None if that was not observed.
     ``inputs`` are those that the model of an inference target is called with in turn (0 for a script that trains), and
     ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has (for a script that trains, only torchao).
@@ -225,6 +227,8 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     deterministic: bool = False
     clips_gradients: bool = False
     zeroes_gradients: bool = False
+    used_gradient_bytes: int = 0
+    keeps_gradients: bool = False
     garbage_share: float | None = None
     backwards_per_step: float = 1.0
     random_in_forward: bool = False

@@ -33,7 +33,7 @@ from hotlap.runtime.data_parallel import DataParallelWatch
 from hotlap.runtime.devices import device_kind, matmul_precision
 from hotlap.runtime.flops import flop_counter
 from hotlap.runtime.garbage_timer import GarbageTimer
-from hotlap.runtime.gradient_clearing import ClearingWatch
+from hotlap.runtime.gradient_clearing import ClearingWatch, UsedGradientsWatch
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.last_read import LastRead
@@ -68,6 +68,7 @@ class Observer:
         self._scaler = False
         self._clips = False
         self._clearing: ClearingWatch | None = None
+        self._used_gradients: UsedGradientsWatch | None = None
         self._garbage: GarbageTimer | None = None
         self._garbage_since = 0.0
         self._random_in_forward = False
@@ -81,6 +82,7 @@ class Observer:
         self._outside: OutsideWatch | None = None
         if self._observing:
             self._clearing = ClearingWatch(self._torch, interception.patches.replace)
+            self._used_gradients = UsedGradientsWatch(interception.hooks)
             self._garbage = GarbageTimer()
             self._outside = OutsideWatch(interception, clock, lambda: self._last_read.source, self._evaluates)
         self._awaited: tuple[int, float] | None = None  # another start of the training loader, until when
@@ -312,6 +314,8 @@ class Observer:
             deterministic=bool(torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic),
             clips_gradients=self._clips,
             zeroes_gradients=self._clearing is not None and self._clearing.fills_with_zeros,
+            used_gradient_bytes=self._used_gradients.held_bytes() if self._used_gradients is not None else 0,
+            keeps_gradients=self._used_gradients is not None and self._used_gradients.keeps,
             garbage_share=self._garbage_share(),
             backwards_per_step=self._clock.backwards / steps,
             random_in_forward=self._random_in_forward,
