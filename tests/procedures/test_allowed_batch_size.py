@@ -84,8 +84,11 @@ def test_a_size_that_cannot_be_changed_is_a_reason(script: dict[str, Any]) -> No
 
 
 def test_where_no_larger_size_is_faster_the_own_one_stays() -> None:
-    verdict = verdict_of(tuned(fixed_share=0.0)[0])
+    study, _ = tuned(fixed_share=0.0)
+    verdict = verdict_of(study)
     assert isinstance(verdict, Skipped) and verdict.already and "8" in verdict.reason
+    assert study.batch_search is not None
+    assert min(it.batch_size for it in study.batch_search.rates) == 8, "a smaller size cannot be chosen"
 
 
 def test_an_option_that_the_command_does_not_give_cannot_be_replaced() -> None:

@@ -15,9 +15,10 @@ import msgspec
 import pytest
 
 import hotlap
+from hotlap import plan as plans_of
 from hotlap.history import Entry
 from hotlap.objective import for_inference, for_memory
-from hotlap.records import EstimatedPeak, MemoryEstimate, Objective, Study, StudyKind, StudyStatus
+from hotlap.records import EstimatedPeak, MemoryEstimate, Objective, Plan, Study, StudyKind, StudyStatus
 from hotlap.render import kinds
 from hotlap.render.headline import headline
 from hotlap.render.kinds.api import Presenter, presenter_of
@@ -57,6 +58,16 @@ def test_a_memory_estimate_is_the_answer_without_data() -> None:
     study = Study(kind="memory", status="finished", workload=fakes.WORKLOAD, memory_estimate=estimate)
     said = headline(study).sentence
     assert "would peak at 1.0 GiB" in said and "a batch size of 32 fits into 1.5 GiB" in said
+    lever = plans_of.setting("activation-checkpointing", share="all")
+    two = Plan(settings=(plans_of.setting("mixed-precision", dtype="bfloat16"), lever))
+    fitting = (
+        EstimatedPeak(batch_size=64, plan=two, peak_bytes=2**30),
+        EstimatedPeak(batch_size=64, plan=Plan(settings=(lever,)), peak_bytes=2**29),
+    )
+    several = msgspec.structs.replace(study, memory_estimate=msgspec.structs.replace(estimate, peaks=peaks + fitting))
+    sentence = headline(several).sentence
+    assert "a batch size of 64 fits into 1.5 GiB with activation-checkpointing" in sentence
+    assert "mixed-precision" not in sentence, "one lever is enough"
     assert "no data" in presenter_of("memory").what_was_done(study)
     assert "not accounted for" in headline(msgspec.structs.replace(study, status="interrupted")).sentence
 

@@ -387,8 +387,10 @@ def _let_go(
         return  # a trial is stronger evidence than this screening
     if seen:
         best = max(seen, key=lambda it: it.gain or 0.0)
+        gain, of_speed = best.gain or 0.0, draft.study.objective.metric == SECONDS_PER_SAMPLE
+        shown = f"{gain:.3f}x" if of_speed or not gain else f"{1 / gain:.3f}x the amount without it"
         text = (
-            f"A first measurement (one replicate, no interval) showed {best.gain or 0.0:.3f}x: a gain of "
+            f"A first measurement (one replicate, no interval) showed {shown}: a gain of "
             f"{delta:.1%} is unlikely, even with run-to-run noise of {noise:.1%}."
         )
         report = best.compile if best.compile and best.compile.seconds else None

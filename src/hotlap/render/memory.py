@@ -105,7 +105,7 @@ ESTIMATE_HEADINGS = (">batch size", "with", ">peak", "fits")
 
 
 def estimate_sentence(estimate: MemoryEstimate) -> str:
-    """The first peak, and what fits."""
+    """The first peak, and what fits: the largest batch size, with the fewest levers."""
     first = estimate.peaks[0]
     peak = f"The unmodified script would peak at {text.size(first.peak_bytes)}"
     if not estimate.device_memory_bytes:
@@ -116,8 +116,8 @@ def estimate_sentence(estimate: MemoryEstimate) -> str:
     fitting = [it for it in estimate.peaks if estimate.fits(it)]
     if not fitting:
         return f"{peak}; nothing that was estimated fits into {device}."
-    largest = max(fitting, key=lambda it: (it.batch_size, it.peak_bytes))
-    return f"{peak}; a batch size of {largest.batch_size} fits into {device} with {_with(largest)}."
+    shown = min(fitting, key=lambda it: (-it.batch_size, len(it.plan.settings), it.peak_bytes))
+    return f"{peak}; a batch size of {shown.batch_size} fits into {device} with {_with(shown)}."
 
 
 def estimate_rows(estimate: MemoryEstimate) -> Iterator[tuple[str, ...]]:

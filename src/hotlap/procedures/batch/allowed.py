@@ -16,7 +16,7 @@ def propose_batch(trials: Trials, draft: StudyDraft, machine: Machine, observati
     flag = trials.options.batch.flag
     if flag and flag_value(trials.workload.arguments, flag) is None:
         return ProposedBatch(obstacle=f"Give the script its {flag} explicitly, so that a plan can replace its value.")
-    found = find_knee(trials, draft, machine, observation)
+    found = find_knee(trials, draft, machine, observation, smaller=False)
     if found.obstacle:
         return ProposedBatch(obstacle=found.obstacle)
     larger = [it for it in found.rates if it.batch_size > found.own]

@@ -88,8 +88,13 @@ def _search(trials: Trials, draft: StudyDraft) -> None:
     draft.close("finished")
 
 
-def find_knee(trials: Trials, draft: StudyDraft, machine: Machine, observation: Observation) -> BatchSearch:
-    """Search for the knee by the options of ``hotlap batch``; keep the study up to date. No lever is on."""
+def find_knee(
+    trials: Trials, draft: StudyDraft, machine: Machine, observation: Observation, *, smaller: bool = True
+) -> BatchSearch:
+    """Search for the knee by the options of ``hotlap batch``; keep the study up to date. No lever is on.
+
+    ``smaller``: sizes below the script's own are tried as well.
+    """
     choices = trials.options.batch
     changer = changer_of(trials.workload, observation.facts, choices.flag)
     blank = BatchSearch(flag=choices.flag, headroom=choices.headroom, tolerance=knee.TOLERANCE)
@@ -101,7 +106,7 @@ def find_knee(trials: Trials, draft: StudyDraft, machine: Machine, observation: 
     interleaved = trials.interleaved
     search = _Search(trials, draft, observation, machine, changer, blank)
     try:
-        search.run()
+        search.run(smaller=smaller)
     finally:
         trials.interleaved = interleaved
     return search.found
@@ -141,13 +146,14 @@ class _Search:
         own = [_sized(self._timer.own(), self._changer.own)] if self._timer.replicates else []
         return tuple(sorted([*self._others, *own], key=lambda it: it.batch_size))
 
-    def run(self) -> None:
-        """Double, halve if that gained nothing, then narrow down; keep the study up to date."""
+    def run(self, *, smaller: bool) -> None:
+        """Double, halve if that gained nothing and is wanted, then narrow down; keep the study up to date."""
         own = self._changer.own
         # Where twice the size gains nothing smaller ones follow, else larger ones; then one in between.
-        self._plan_sizes([it for it in (2 * own, own // 2, 3 * own // 2) if it and not self._bound(it)])
+        self._plan_sizes([it for it in (2 * own, own // 2 * smaller, 3 * own // 2) if it and not self._bound(it)])
         self._double()
-        self._halve()
+        if smaller:
+            self._halve()
         self._narrow(knee.next_below_failure)
         self._narrow(knee.next_below_knee)
         self._record()
