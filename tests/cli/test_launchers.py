@@ -165,3 +165,8 @@ def test_the_command_is_shown_as_it_was_typed() -> None:
     found = workload_from(["python", "-u", "train.py"], "tune")
     assert command(found) == "python -u train.py"
     assert command(msgspec.structs.replace(found, interpreter_options=())) == "train.py"
+
+
+def test_a_report_names_torchrun_as_it_was_typed(work: Path) -> None:
+    for typed in ("torchrun --standalone train.py", "python -u -m torch.distributed.run --standalone train.py"):
+        assert command(workload_from(typed.split(), "tune")) == typed

@@ -210,3 +210,8 @@ def test_a_terminal_keeps_what_the_plan_came_to(
     finally:
         terminal.close()
     assert f"hotlap: {said}" in lines(terminal.shown)
+
+
+def test_a_launch_without_a_planned_time_is_not_about_one() -> None:
+    known = msgspec.structs.replace(PLANNED, launches=0, launches_planned=1, seconds_planned=0.0)
+    assert progress_words(known).endswith(", 0 of 1 launch")

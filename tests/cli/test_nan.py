@@ -35,6 +35,7 @@ from hotlap.records import (
     TurnRequest,
     WatchNumbers,
 )
+from hotlap.render.nan_summary import nan_summary
 from hotlap.trial import sweeping
 from hotlap.trial.executor import OneSlot
 from hotlap.trial.guard import guard
@@ -109,6 +110,13 @@ def test_nothing_to_find(capsys: pytest.CaptureFixture[str]) -> None:
     (request,) = answers.requests
     assert request.assignment.instruments == (WatchNumbers(),)
     assert request.seconds == 600
+
+
+def test_after_a_whole_run_another_seed_is_offered() -> None:
+    commands = nan_summary(NumbersHunt(workload=fakes.WORKLOAD, finite_steps=300, ending=Completed(), seed=4)).commands
+    assert [it.command for it in commands] == ["hotlap nan --seed 5 train.py"]
+    commands = nan_summary(NumbersHunt(workload=fakes.WORKLOAD, finite_steps=300, seed=4)).commands
+    assert [it.command for it in commands] == ["hotlap nan --steps 600 --seed 4 train.py"]
 
 
 def test_losses_that_could_not_be_read_are_reported(capsys: pytest.CaptureFixture[str]) -> None:

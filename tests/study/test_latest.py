@@ -90,6 +90,17 @@ def test_a_study_that_cannot_be_read_hides_no_other(root: Path) -> None:
     assert f"{broken} cannot be read" in last_study(root).passed_over
 
 
+def test_what_a_newer_study_lacks_is_named(root: Path) -> None:
+    good = keep(root, fakes.FINISHED)
+    of_memory = msgspec.structs.replace(fakes.FINISHED, kind="memory", account_before=None)
+    accounted = keep(root, of_memory)
+    found = last_study(root)
+    assert found.directory.name == good
+    assert f"{accounted} is of `hotlap memory` and has no time account" in found.passed_over
+    with create_study(root, fakes.FINISHED.workload, Options()) as journal:
+        assert f"{journal.header.identifier} is still running" in last_study(root).passed_over
+
+
 def test_no_study_at_all(root: Path) -> None:
     with pytest.raises(StudyError, match="no study under"):
         last_study(root)

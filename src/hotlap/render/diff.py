@@ -342,4 +342,4 @@ def _signed(seconds: float) -> str:
 
 
 def _signed_share(share: float) -> str:
-    return f"{'+' if share > 0 else ''}{text.share(share)}"
+    return f"{'+' if share >= 1e-4 else ''}{text.share(share)}"

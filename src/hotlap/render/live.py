@@ -114,11 +114,12 @@ def progress_words(latest: Progress, waited_seconds: float = 0.0) -> str:
 
 
 def _launches(latest: Progress) -> str:
-    """``12 of about 34 launches``, or ``36 launches, about 34 planned``."""
+    """``12 of about 34 launches``, ``0 of 1 launch`` where no time is planned, ``36 launches, about 34 planned``."""
+    about = "about " if latest.seconds_planned else ""
     planned = latest.launches_planned
     if latest.launches <= planned:
-        return f"{latest.launches} of about {planned} launches"
-    return f"{latest.launches} launches, about {planned} planned"
+        return f"{latest.launches} of {about}{text.count(planned, 'launch', 'launches')}"
+    return f"{text.count(latest.launches, 'launch', 'launches')}, {about}{planned:,} planned"
 
 
 def time_words(spent_seconds: float, budget_seconds: float | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hotlap.records import BadNumber, NumbersHunt
+from hotlap.records import BadNumber, Completed, NumbersHunt
 from hotlap.render import text
 from hotlap.render.brief import Brief, Next, Row
 from hotlap.render.nan import chain, fact_rows, finite_words, method, noticed_words, origin_words, repeated_words
@@ -57,6 +57,8 @@ def _by_name(facts: Iterable[tuple[str, str]]) -> Iterator[tuple[str, tuple[str,
 def _next(hunt: NumbersHunt, bad: BadNumber | None) -> tuple[Next, ...]:
     command = text.command(hunt.workload)
     seed = f"--seed {hunt.seed} " if hunt.seed else ""
+    if bad is None and isinstance(hunt.ending, Completed):
+        return (Next(f"hotlap nan --seed {hunt.seed + 1} {command}", "checks a run with another seed"),)
     if bad is None:
         return (Next(f"hotlap nan --steps {2 * hunt.finite_steps or 1} {seed}{command}", "looks further"),)
     return (Next(f"hotlap nan --steps {bad.step + 1} {seed}{command}", "shows whether a change helps"),)

@@ -24,6 +24,7 @@ _MARKDOWN = re.compile(r"^(?:[-+](?=[-+\s]|$)|=(?==*$)|\d+(?=[.)](?:\s|$)))|(?<=
 
 _MARKDOWN_SIGNS = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "@<!-- -->", "#": "#<!-- -->"}
 _HOSTS_SHOWN = 20
+_TORCHRUN_MODULE = ("-m", "torch.distributed.run")
 _OF_THE_RUN = "of the run"
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
@@ -133,13 +134,13 @@ def number(value: float) -> str:
 
 
 def share(part: float) -> str:
-    """A share in percent; small ones with one or two significant digits: ``36 %``, ``0.1 %``, ``0.02 %``."""
+    """A share in percent; small ones with one digit: ``36 %``, ``0.1 %``, ``0.02 %``, ``under 0.01 %``."""
     percent = part * 100
     if abs(percent) >= 10 or percent == 0:
         return f"{percent:.0f} %"
     if abs(percent) >= 0.1:
         return f"{percent:.1f}".removesuffix(".0") + " %"
-    return f"{percent:.1g} %"
+    return f"{percent:.1g} %" if abs(percent) >= 0.01 else "under 0.01 %"
 
 
 def share_of(part: float, whole: float) -> str:
@@ -226,8 +227,10 @@ def script_command(workload: Workload, *options: str) -> str:
 
     directory = workload.directory
     workload, options = presentable(workload, directory), tuple(shown(it, directory) for it in options)
-    target = ("-m", workload.target) if workload.kind == "module" else (workload.target,)
     interpreter = ("python", *workload.interpreter_options) if workload.interpreter_options else ()
+    target = ("-m", workload.target) if workload.kind == "module" else (workload.target,)
+    if target == _TORCHRUN_MODULE and not interpreter:
+        target = ("torchrun",)
     words = (*options, *interpreter, *target, *workload.arguments)
     return one_line(" ".join(map(_typed, words)), limit=1000)
 

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from hotlap.errors import StudyError
 from hotlap.records import Study
-from hotlap.study.kinds import resumes
+from hotlap.study.kinds import command_of, resumes
 from hotlap.study.layout import JOURNAL
 from hotlap.study.reading import latest_study, load_study, made_here, studies_in
 
@@ -73,7 +73,13 @@ def _reason_against(directory: Path, need: Need) -> str:
         return "cannot be read"
     if study.status == "script-failed":
         return "ended because its script failed"
-    return "" if _has(study, need) else _LACKS[need]
+    if _has(study, need):
+        return ""
+    if study.status == "running":
+        return "is still running"
+    if need == "answer" and study.status == "finished":
+        return f"is of `hotlap {command_of(study)}` and has no time account"
+    return _LACKS[need]
 
 
 def _has(study: Study, need: Need) -> bool:
