@@ -34,7 +34,8 @@ def nan_answers_fit_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     def checked(found: NumbersHunt) -> RenderableType:
         lines = brief_lines(nan_summary(found), Paper(width=80))
         assert len(lines) <= MOST_LINES and max(map(len, lines)) <= 80
-        assert lines[0].startswith("hotlap nan  train.py") and lines[-1].startswith(("  hotlap nan --steps ", "  hotlap nan --seed "))
+        assert lines[0].startswith("hotlap nan  train.py")
+        assert lines[-1].startswith(("  hotlap nan --steps ", "  hotlap nan --seed "))
         assert ("Origin  " in "\n".join(lines)) is (found.repeated is not None)
         return nan_report(found)
 

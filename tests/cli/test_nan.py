@@ -114,9 +114,9 @@ def test_nothing_to_find(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_after_a_whole_run_another_seed_is_offered() -> None:
     commands = nan_summary(NumbersHunt(workload=fakes.WORKLOAD, finite_steps=300, ending=Completed(), seed=4)).commands
-    assert [it.command for it in commands] == ["hotlap nan --seed 5 train.py"]
+    assert [it.command for it in commands] == ["hotlap nan --seed 5 train.py --epochs 1"]
     commands = nan_summary(NumbersHunt(workload=fakes.WORKLOAD, finite_steps=300, seed=4)).commands
-    assert [it.command for it in commands] == ["hotlap nan --steps 600 --seed 4 train.py"]
+    assert [it.command for it in commands] == ["hotlap nan --steps 600 --seed 4 train.py --epochs 1"]
 
 
 def test_losses_that_could_not_be_read_are_reported(capsys: pytest.CaptureFixture[str]) -> None:

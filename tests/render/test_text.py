@@ -85,7 +85,15 @@ def test_change_of_size() -> None:
 
 @pytest.mark.parametrize(
     ("share", "shown"),
-    [(0.363, "36 %"), (0.001, "0.1 %"), (0.0002, "0.02 %"), (0.05, "5 %"), (0, "0 %"), (1, "100 %"), (7e-7, "under 0.01 %")],
+    [
+        (0.363, "36 %"),
+        (0.001, "0.1 %"),
+        (0.0002, "0.02 %"),
+        (7e-7, "under 0.01 %"),
+        (0.05, "5 %"),
+        (0, "0 %"),
+        (1, "100 %"),
+    ],
 )
 def test_shares(share: float, shown: str) -> None:
     assert text.share(share) == shown

@@ -7,7 +7,7 @@ from hotlap.render.material import Material
 from hotlap.render.scaling import PROCESS_HEADINGS, process_remarks, process_rows
 from hotlap.render.sections.api import Section
 
-order = 36
+order = 37
 title = "In more processes"
 
 
