@@ -50,6 +50,17 @@ double convolution_flops(const std::string& name, const std::vector<at::Tensor>&
   return is_backward ? 2 * once : once;
 }
 
+bool is_fused_attention(const std::string& name) {
+  return contains(name, "aten::_scaled_dot_product_") && contains(name, "_attention");
+}
+
+// Two products forward and five backward, of each query with each key; a backward is given the gradient first.
+double attention_flops(const std::string& name, const std::vector<at::Tensor>& tensors) {
+  const bool is_backward = contains(name, "backward");
+  const at::Tensor &query = tensors[is_backward ? 1 : 0], &key = tensors[is_backward ? 2 : 1];
+  return (is_backward ? 5 : 2) * 2.0 * static_cast<double>(query.numel()) * static_cast<double>(key.size(2));
+}
+
 double flops_per_second(at::ScalarType type) {
   switch (type) {
     case at::kHalf:
@@ -80,6 +91,10 @@ Amount amount_of(const std::string& name, const std::vector<at::Tensor>& tensors
     if (on_matrix_units && !is_aligned(name, tensors)) amount.flops *= kUnaligned;
   }
   if (is_convolution(name)) amount.flops = convolution_flops(name, tensors);
+  if (is_fused_attention(name)) {
+    amount.flops = attention_flops(name, tensors);
+    amount.type = tensors.front().scalar_type();  // sums of scores are float32, whatever is multiplied
+  }
   return amount;
 }
 
@@ -106,6 +121,12 @@ std::string kernel_name(const std::string& name, const Amount& amount) {
     if (is_half) return "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1_tensor16x8x16";
     return uses_tf32 ? "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_stage4_warpsize2x2x1_tensor16x8x8"
                      : "ampere_sgemm_128x64_tn";
+  }
+  if (is_fused_attention(name)) {
+    const std::string way = contains(name, "backward") ? "bwd" : "fwd";
+    if (contains(name, "flash")) return "void pytorch_flash::flash_" + way + "_kernel<pytorch_flash::Flash_kernel_traits>";
+    if (contains(name, "cudnn")) return "cudnn_generated_fort_native_sdpa_sm80_flash_" + way;
+    return std::string("fmha_cutlass") + (way == "fwd" ? "F_" : "B_") + (is_half ? "bf16" : "f32") + "_aligned_64x64_sm80";
   }
   if (is_convolution(name)) return is_half ? "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32" : "implicit_convolve_sgemm";
   return "void at::native::vectorized_elementwise_kernel<4, at::native::" + plain + "_functor>(int)";
