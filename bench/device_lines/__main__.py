@@ -8,7 +8,6 @@ accelerator did. Nothing is timed. What ran on real hardware is taken from the r
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from bench.device_lines.branches import device_lines
 from bench.device_lines.hardware import ran_on_hardware
 from bench.device_lines.listener import Listener
 from bench.device_lines.parts import CEILINGS, Ran, parts
+from bench.device_lines.pieces import Pieces, files_of_tests
 from bench.report import command_line, write
 from hotlap.records import MeasuredRates
 
@@ -32,35 +32,37 @@ BUILD = ROOT / "build" / "simulated"
 RESULTS = ROOT / "docs" / "benchmarks"
 
 CPU, SIMULATED = "cpu", "simulated"
-RUNS: dict[str, tuple[str, bool, tuple[str, ...]]] = {
-    "hardware": (SIMULATED, True, ("-m", "pytest", "-m", "gpu", "tests/gpu")),
-    "own": (SIMULATED, False, ("-m", "pytest", "-m", "slow or not slow", "tests/on_device")),
-    "rooms": (CPU, False, ("-m", "pytest", *(f"tests/{it}" for it in ("levers", "diagnose", "runtime", "machine")))),
-    "trials": (CPU, False, ("-m", "pytest", "tests/trial", "tests/procedures", "tests/measure")),
+RUNS: dict[str, tuple[str, bool, tuple[str, ...], tuple[str, ...]]] = {
+    "hardware": (SIMULATED, True, ("-m", "gpu"), ("tests/gpu",)),
+    "own": (SIMULATED, False, ("-m", "slow or not slow"), ("tests/on_device",)),
+    "rooms": (CPU, False, (), tuple(f"tests/{it}" for it in ("levers", "diagnose", "runtime", "machine"))),
+    "trials": (CPU, False, (), ("tests/trial", "tests/procedures", "tests/measure")),
 }
-"""Where it runs, whether the tests' own process has the device, and its command."""
+"""Where it runs, whether the tests' own process has the device, pytest's options and the folders of tests."""
+_NO_TESTS = 5
+"""pytest's exit code where a file has no test that these options select."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Trace every run that ``--runs`` does not have yet, and write the table."""
+    """Trace every file of tests that ``--pieces`` does not have yet, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.device_lines", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
     parser.add_argument(
-        "--runs",
+        "--pieces",
         type=Path,
         default=ROOT / "build" / "device-lines",
-        help="keep the lines of each run in this folder, to go on later",
+        help="keep the lines of each file of tests in this folder; an interrupted run goes on there",
     )
     parser.add_argument(
         "--only", nargs="+", default=list(RUNS), choices=list(RUNS), help="trace these runs, and write no table"
     )
     options = parser.parse_args(arguments)
-    options.runs.mkdir(parents=True, exist_ok=True)
+    options.pieces.mkdir(parents=True, exist_ok=True)
     try:
-        told = {name: _told(options.runs / f"{name}.json", name) for name in options.only}
+        told = {name: _told(options.pieces / name, name) for name in options.only}
         if set(told) != set(RUNS):
             return 0
-        ceilings = {where: _ceilings(options.runs / f"ceilings-{where}.json", where) for where in (CPU, SIMULATED)}
+        ceilings = {where: _ceilings(options.pieces / f"ceilings-{where}.json", where) for where in (CPU, SIMULATED)}
     except NoCompiler as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -84,24 +86,31 @@ def main(arguments: list[str] | None = None) -> int:
         text=report.markdown(rows, lines),
         data={"parts": [msgspec.to_builtins(it) for it in rows], "lines": [msgspec.to_builtins(it) for it in lines]},
     )
+    sys.stderr.write(report.missing(lines))
     return 0 if all(it.ran for it in rows) else 1
 
 
-def _told(kept: Path, name: str) -> Ran:
-    """The lines of one run, traced unless that was done before."""
-    if not kept.exists():
-        _, has_device, command = RUNS[name]
-        with Listener() as listener, tempfile.TemporaryDirectory(prefix="simulated-") as folder:
-            variables = simulated_device("a100", Path(folder), BUILD).variables if has_device else {}
-            path = os.pathsep.join(
-                [*([] if has_device else [str(SITE)]), variables.get("PYTHONPATH", ""), str(ROOT / "src")]
-            )
-            environment = {**os.environ, **variables, **listener.variables, "PYTHONPATH": path}
-            done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=False)
-        if done.returncode != 0:
-            raise SystemExit(f"The tests of the run {name} fail: their lines are unknown.")
-        kept.write_text(json.dumps({file: sorted(lines) for file, lines in listener.ran.items()}), encoding="utf-8")
-    return {file: set(lines) for file, lines in json.loads(kept.read_text(encoding="utf-8")).items()}
+def _told(folder: Path, name: str) -> Ran:
+    """The lines of one run. Files of tests that fail are named, and their lines do not count."""
+    files = files_of_tests(ROOT, RUNS[name][3])
+    pieces = list(Pieces(folder, ROOT).complete(files, lambda tests: _traced(tests, name)))
+    for it in pieces:
+        if not it.passed:
+            sys.stderr.write(f"{it.tests} fails: its lines do not count, and it is traced again next time.\n")
+    return _together([{file: set(lines) for file, lines in it.lines.items()} for it in pieces if it.passed])
+
+
+def _traced(tests: str, name: str) -> tuple[bool, Ran]:
+    _, has_device, options, _ = RUNS[name]
+    with Listener() as listener, tempfile.TemporaryDirectory(prefix="simulated-") as folder:
+        variables = simulated_device("a100", Path(folder), BUILD).variables if has_device else {}
+        path = os.pathsep.join(
+            [*([] if has_device else [str(SITE)]), variables.get("PYTHONPATH", ""), str(ROOT / "src")]
+        )
+        environment = {**os.environ, **variables, **listener.variables, "PYTHONPATH": path}
+        command = [sys.executable, "-m", "pytest", "-q", *options, tests]
+        done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
+    return done.returncode in (0, _NO_TESTS), listener.ran
 
 
 def _ceilings(kept: Path, where: str) -> set[str]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from bench.device_lines.pieces import ranges
+
 _HEADINGS = {
     "lever": "Levers, where one was installed",
     "rule": "Rules, where one made a finding",
@@ -50,6 +52,12 @@ def share(files: Sequence[File], *, simulated_alone: bool = False) -> float:
     return ran / max(1, sum(len(it.lines) for it in files))
 
 
+def missing(files: Sequence[File]) -> str:
+    """What no test ran, by file, most lines first."""
+    found = sorted((it for it in files if it.missed), key=lambda it: -len(it.missed))
+    return "".join(f"{len(it.missed):5} {it.name}: {ranges(it.missed)}\n" for it in found)
+
+
 def markdown(rows: Sequence[Row], files: Sequence[File]) -> str:
     """All of it."""
     return "\n".join([*_parts(rows), "", *_lines(files)])
@@ -79,5 +87,5 @@ def _lines(files: Sequence[File]) -> Iterator[str]:
     yield f"device ran {alone:.1%}; with those that ran on the CPU, on stand-ins: {both:.1%}."
     yield from ("", "| file | lines | ran on the simulated device | ran nowhere |", "|---|---|---|---|")
     for it in files:
-        missed = ", ".join(map(str, it.missed)) or "-"
+        missed = ranges(it.missed) or "-"
         yield f"| `{it.name}` | {len(it.lines)} | {len(it.simulated)} | {missed} |"
