@@ -21,6 +21,8 @@ from hotlap.experiment.options import Options
 from hotlap.study import create_study
 
 LINES_OF_THE_REPORT = 60
+LINES_OF_A_SCREEN = 24
+LONG_LISTS = ("findings", "levers", "rule")
 
 # A pager that writes what it was given, and how, to the file in $SEEN.
 PAGER = "import os, sys; " + (
@@ -148,9 +150,19 @@ def test_json_is_never_paged(on_a_terminal: Callable[..., str], project: Path) -
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_full_and_no_pager_come_together(command: str) -> None:
     flags = importlib.import_module(f"hotlap.cli.{command}").parser().flags
-    assert ("--full" in flags) is ("--no-pager" in flags) is (command in HAVE_LONG_REPORTS)
+    assert ("--full" in flags) is (command in HAVE_LONG_REPORTS)
+    assert ("--no-pager" in flags) is (command in HAVE_LONG_REPORTS or command in LONG_LISTS)
 
 
 HAVE_LONG_REPORTS = {
     "tune", "profile", "batch", "memory", "scale", "infer", "lab", "demo", "nan", "check", "trace", "diff", "report",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LONG_LISTS)
+def test_a_long_list_goes_through_the_pager(name: str, project: Path, on_a_terminal: Callable[..., str]) -> None:
+    pager = shlex.join([sys.executable, "-c", PAGER])
+    assert on_a_terminal(name, PAGER=pager) == "paged\n"
+    listed = (project / "seen").read_text()
+    assert listed.startswith("FRX|") and listed.count("\n") > LINES_OF_A_SCREEN
+    assert "paged" not in on_a_terminal(name, "--no-pager", PAGER=pager)

@@ -22,6 +22,16 @@ def add_full_options(group: argparse._ActionsContainer) -> None:
     )
 
 
+def add_no_pager(group: argparse._ActionsContainer) -> None:
+    """Add ``--no-pager`` to a command that prints a long list."""
+    group.add_argument("--no-pager", action="store_true", help="do not start a pager (HOTLAP_PAGER, PAGER)")
+
+
+def show_list(choices: argparse.Namespace, listed: str) -> None:
+    """Print a list, through the pager where standard output is a terminal."""
+    show_long(listed, paged=not (choices.no_pager or choices.quiet))
+
+
 def show_answer(choices: argparse.Namespace, brief: Callable[[], Brief], full: Callable[[], RenderableType]) -> None:
     """Print the brief or, with ``--full``, the whole report.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hotlap import api
 from hotlap.cli import screen
+from hotlap.cli.answers import add_no_pager, show_list
 from hotlap.cli.arguments import Parser, nearest
 from hotlap.diagnose.api import Rule, all_rules
 from hotlap.errors import UsageError
@@ -19,6 +20,7 @@ def parser() -> Parser:
     made = Parser("hotlap findings", _DESCRIPTION, usage="hotlap findings [options] [RULE]")
     made.add_argument("rule", nargs="?", help="show the page of this rule")
     made.add_json()
+    add_no_pager(made)
     made.add_debug()
     return made
 
@@ -32,7 +34,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         if choices.json:
             screen.document("findings", {"rules": pages})
         else:
-            screen.show(rule_list(pages))
+            show_list(choices, screen.drawn(rule_list(pages)))
         return 0
     if choices.rule not in known:
         hint = nearest(choices.rule, known)

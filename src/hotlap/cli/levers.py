@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hotlap import api
 from hotlap.cli import screen
+from hotlap.cli.answers import add_no_pager, show_list
 from hotlap.cli.arguments import Parser, nearest
 from hotlap.errors import UsageError
 from hotlap.levers.api import Lever, Parameter, levers_of_any_work
@@ -19,6 +20,7 @@ def parser() -> Parser:
     made = Parser("hotlap levers", _DESCRIPTION, usage="hotlap levers [options] [NAME]")
     made.add_argument("name", nargs="?", help="show the page of this lever")
     made.add_json()
+    add_no_pager(made)
     made.add_debug()
     return made
 
@@ -32,7 +34,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         if choices.json:
             screen.document("levers", {"levers": pages})
         else:
-            screen.show(lever_list(pages))
+            show_list(choices, screen.drawn(lever_list(pages)))
         return 0
     if choices.name not in known:
         hint = nearest(choices.name, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hotlap.cli import screen
+from hotlap.cli.answers import add_no_pager, show_list
 from hotlap.cli.arguments import Parser, nearest
 from hotlap.errors import UsageError
 from hotlap.render.lint import rule_lines
@@ -21,6 +22,7 @@ def parser() -> Parser:
     made = Parser("hotlap rule", _DESCRIPTION, usage="hotlap rule [options] [CODE_OR_NAME]")
     made.add_argument("rule", nargs="?", metavar="CODE_OR_NAME", help="HL201, or item-in-hot-loop")
     made.add_json()
+    add_no_pager(made)
     made.add_debug()
     return made
 
@@ -34,7 +36,7 @@ def main(words: list[str], engine: object = None) -> int:
         if choices.json:
             screen.document("rules", {"rules": records})
         else:
-            screen.say(rule_lines(records, screen.paper()))
+            show_list(choices, rule_lines(records, screen.paper()))
         return 0
     asked = choices.rule.strip()
     found = next((it for it in rules.values() if asked.upper() == it.code or asked.lower() == it.name), None)
