@@ -6,12 +6,14 @@ import webbrowser
 from pathlib import Path
 
 from hotlap import api
+from hotlap import study as studies
 from hotlap.cli import screen
 from hotlap.cli.answers import add_full_options, show_answer
 from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import add_cost_options, costs_of
 from hotlap.cli.named import named_study
 from hotlap.cli.plans import plan_of
+from hotlap.diagnose import Profile
 from hotlap.errors import StudyError, UsageError
 from hotlap.records import Costs, Study
 from hotlap.render.json import study_json
@@ -74,10 +76,11 @@ def main(words: list[str], engine: api.Engine) -> int:
             raise StudyError("The study kept no lever, so there is no plan to write.", remedy="Omit --plan-out.")
         api.write_plan(found, plan_path)
     costs = costs_of(found, choices)
+    profile = studies.attachment_of(Path(found.directory), studies.PROFILE, Profile)
     if choices.json:
         screen.say(study_json(found, costs))
     elif choices.markdown:
-        screen.say(markdown_report(found, costs=costs).rstrip("\n") + "\n")
+        screen.say(markdown_report(found, costs=costs, profile=profile).rstrip("\n") + "\n")
     elif choices.html is not None or choices.open:
         _page(found, choices.html or PAGE, costs, plan_of(found, plan_path), show=choices.open)
     else:
@@ -85,7 +88,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         show_answer(
             choices,
             lambda: summary(found, plan_path=shown_plan, costs=costs),
-            lambda: report(found, plan_path=shown_plan, costs=costs),
+            lambda: report(found, plan_path=shown_plan, costs=costs, profile=profile),
         )
     return 0
 

@@ -5,6 +5,7 @@ It uses what GitHub and GitLab support: tables, and ``<details>`` with Markdown 
 
 from __future__ import annotations
 
+from hotlap.diagnose.profile import Profile
 from hotlap.records import Costs, Study
 from hotlap.render import markup, text
 from hotlap.render.cost import cost_sentences
@@ -17,7 +18,7 @@ from hotlap.render.sections.api import Section, markdown_sections
 from hotlap.render.step_times import step_times
 
 
-def markdown_report(study: Study, *, costs: Costs | None = None) -> str:
+def markdown_report(study: Study, *, costs: Costs | None = None, profile: Profile | None = None) -> str:
     """The whole report; it ends with an empty line, so that it can be appended to."""
     study = presentable(study, study.workload.directory)
     found = headline(study)
@@ -25,7 +26,7 @@ def markdown_report(study: Study, *, costs: Costs | None = None) -> str:
     lines += _figures(study)
     if costs is not None and costs.price is not None:
         lines += [f"- {text.markdown(it)}" for it in cost_sentences(study, costs)] + [""]
-    for it in (_evidence(found), *markdown_sections(Material(study=study, costs=costs))):
+    for it in (_evidence(found), *markdown_sections(Material(study=study, profile=profile, costs=costs))):
         lines += _folded(it)
     return "\n".join([*lines, ""])
 

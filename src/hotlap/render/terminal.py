@@ -7,6 +7,7 @@ from rich.constrain import Constrain
 from rich.padding import Padding
 from rich.text import Text
 
+from hotlap.diagnose.profile import Profile
 from hotlap.records import Costs, Study
 from hotlap.render import text
 from hotlap.render.headline import headline
@@ -19,11 +20,13 @@ from hotlap.render.sections.api import terminal_sections
 WIDEST = 120
 
 
-def report(study: Study, *, plan_path: str = "hotlap.toml", costs: Costs | None = None) -> RenderableType:
+def report(
+    study: Study, *, plan_path: str = "hotlap.toml", costs: Costs | None = None, profile: Profile | None = None
+) -> RenderableType:
     """The whole report. ``plan_path`` is the path of the plan, or empty."""
     study = presentable(study, study.workload.directory)
     pieces: list[RenderableType] = [_top(study), Text(), _headline(headline(study))]
-    for it in terminal_sections(Material(study=study, costs=costs, plan_path=plan_path)):
+    for it in terminal_sections(Material(study=study, profile=profile, costs=costs, plan_path=plan_path)):
         pieces += [Text(), Text(it.title, style="bold"), *it.body]
     return Trimmed(Constrain(Group(*pieces), WIDEST))
 
