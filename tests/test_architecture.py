@@ -47,6 +47,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "diagnose": GROUND | {"measure", "levers", "traces", "machine"},
     # Trials, their costs, and what is known so far; without the procedures.
     "experiment": SEARCH | {"diagnose", "traces", "objective"},
+    # Trials on the nodes of a cluster: an executor of its own, over the local one of each node.
+    "cluster": GROUND | {"trial", "machine", "runtime", "study", "__init__"},
     # What hotlap does on request.
     "procedures": SEARCH | {"experiment", "diagnose", "traces", "gain", "objective", "scaling"},
     # Reads files that a profiler wrote; does not use trials. Its result is records of its own.
@@ -65,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # A study for other tools: tables, event files, runs of trackers.
     "export": GROUND | {"plan", "study", "render", "measure"},
     # Puts the rooms together, for `import hotlap` and for the command line.
-    "api": SEARCH | {"experiment", "procedures", "runtime", "gain", "objective", "source", "traces"},
+    "api": SEARCH | {"cluster", "experiment", "procedures", "runtime", "gain", "objective", "source", "traces"},
     "cli": SEARCH
     | {
         "api",

@@ -55,6 +55,10 @@ class StudyError(HotlapError):
     """A study cannot be written, read, locked or resumed."""
 
 
+class ClusterError(HotlapError):
+    """A cluster cannot be reached, or has no node for trials."""
+
+
 class BudgetError(UsageError):
     """The time budget is too small for a lab or a check; ``needed_seconds`` would suffice."""
 

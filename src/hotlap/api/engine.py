@@ -195,6 +195,10 @@ def _carry_out(
     executor: MakeExecutor,
     search: Search,
 ) -> Study:
+    if options.cluster is not None:
+        from hotlap.cluster import cluster_executor
+
+        executor = cluster_executor(options.cluster, journal.workload)
     try:
         found = search(journal.workload, options, journal, executor(journal.directory, options.isolation), on_progress)
     except KeyboardInterrupt:

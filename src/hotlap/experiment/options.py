@@ -13,7 +13,7 @@ from hotlap.errors import UsageError
 from hotlap.experiment.costs import FEWEST_ROUNDS_OF_A_SHORT_SCRIPT
 from hotlap.experiment.goal import Goal, known_metrics, unknown_names
 from hotlap.levers.api import Lever
-from hotlap.records import SECONDS_PER_SAMPLE, USUAL_LEVEL, Isolation, NetworkMode, Objective, Record
+from hotlap.records import SECONDS_PER_SAMPLE, USUAL_LEVEL, Isolation, NetworkMode, Objective, Record, TrialCluster
 
 QUICK_SECONDS = 120.0
 """The budget of a quick look if no other is given."""
@@ -107,6 +107,7 @@ class Options(Record, frozen=True, kw_only=True):
     processes: tuple[int, ...] = ()
     quick: bool = False
     sample_cache_bytes: int = 0
+    cluster: TrialCluster | None = None
     network: NetworkMode = "open"
     unprotected: bool = False
 

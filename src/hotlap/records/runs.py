@@ -277,9 +277,12 @@ class Replicate(Record, frozen=True, kw_only=True):
     ``runs[i]`` is the run of the i-th requested arm; ``rounds[i][r]`` its wall seconds per sample in
     round r. All rows have the same length; it is zero when an arm ended early.
     ``interleaved`` is false where memory forbade it and whole launches were alternated instead.
+    ``node`` is the node of a cluster that all arms ran on (empty: this machine), after ``lost_nodes`` were lost.
     """
 
     runs: tuple[Run, ...]
     rounds: tuple[tuple[float, ...], ...]
     interleaved: bool = True
     wall_seconds: float = 0.0
+    node: str = ""
+    lost_nodes: tuple[str, ...] = ()
