@@ -13,6 +13,7 @@ from hotlap.api.engine import (
     go_on,
     lab_search,
     local_executor,
+    machines_of_cluster,
     profile_search,
     write_plan,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "lint",
     "load_study",
     "local_executor",
+    "machines_of_cluster",
     "memory",
     "nan",
     "patch",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from hotlap.errors import StudyError
 from hotlap.experiment.options import Options
 from hotlap.gain import recorded_gain
 from hotlap.machine.systems import require_linux
-from hotlap.records import Isolation, Progress, Study, Workload
+from hotlap.records import Isolation, Machine, Progress, Study, TrialCluster, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor, MakeExecutor, OneSlot
 from hotlap.trial.source import source_of
@@ -205,6 +206,17 @@ def _carry_out(
         found = msgspec.structs.replace(study.load_study(journal.directory), status="interrupted", status_text="")
         journal.save(found)
     return msgspec.structs.replace(found, directory=str(journal.directory))
+
+
+def machines_of_cluster(cluster: TrialCluster, directory: Path) -> list[tuple[str, Machine]]:
+    """The free nodes of a Ray cluster by name, with their measured rates; ``directory`` is used meanwhile.
+
+    Raises :class:`HotlapError` where the cluster cannot be reached.
+    """
+    from hotlap.cluster.ray_nodes import cluster_machines
+
+    workload = Workload(kind="script", target="", directory=str(Path.cwd()), python=sys.executable)
+    return cluster_machines(cluster, workload, directory)
 
 
 def say_nothing(progress: object) -> None:

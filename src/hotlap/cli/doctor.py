@@ -11,7 +11,8 @@ from hotlap.cli import screen
 from hotlap.cli.arguments import Parser, whole
 from hotlap.errors import HotlapError, UsageError
 from hotlap.machine.doctor import advice
-from hotlap.records import CollectiveRates, Isolation, Machine
+from hotlap.records import CollectiveRates, Isolation, Machine, TrialCluster
+from hotlap.render.cluster import cluster, remarks_on
 from hotlap.render.doctor import Remark, doctor
 from hotlap.render.isolation import isolation_document
 from hotlap.trial.collectives import measured_collectives
@@ -34,6 +35,16 @@ def parser() -> Parser:
         help="also measure all-reduce, all-gather and reduce-scatter between N processes: by NCCL on CUDA devices, "
         "by gloo without one",
     )  # fmt: skip
+    made.add_argument(
+        "--cluster", action="store_true",
+        help="compare the free nodes of a Ray cluster instead, and name the slow one",
+    )  # fmt: skip
+    made.add_argument(
+        "--address",
+        default="",
+        metavar="ADDRESS",
+        help="the Ray cluster (default: the one that this machine is part of)",
+    )
     made.add_debug()
     return made
 
@@ -48,6 +59,8 @@ def _processes(word: str) -> int:
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
+    if choices.cluster:
+        return _nodes(choices)
     machine = _machine(engine)
     collectives = _collectives(machine, choices.processes)
     remarks = [Remark(level=it.level, text=it.text, remedy=it.remedy) for it in advice(machine)]
@@ -61,6 +74,18 @@ def main(words: list[str], engine: api.Engine) -> int:
         screen.document("doctor", document)
     else:
         screen.show(doctor(machine, remarks, collectives))
+    return 0
+
+
+def _nodes(choices: argparse.Namespace) -> int:
+    """Compare the nodes of a cluster. Raises :class:`hotlap.errors.HotlapError`."""
+    with owned_folder(".hotlap-doctor-", Path.cwd()) as directory:
+        nodes = api.machines_of_cluster(TrialCluster(kind="ray", address=choices.address), directory)
+    if choices.json:
+        remarks = list(remarks_on(nodes))
+        screen.document("doctor-cluster", {"nodes": dict(nodes), "remarks": remarks})
+    else:
+        screen.show(cluster(nodes))
     return 0
 
 

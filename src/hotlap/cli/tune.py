@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 
 from hotlap import api
-from hotlap.cli import options, studies
+from hotlap.cli import cluster, options, studies
 from hotlap.cli.arguments import Parser, whole
+from hotlap.cli.cluster import add_cluster_options, cluster_from
 from hotlap.cli.goals import add_goal_options
 from hotlap.cli.named import named_folder
 from hotlap.cli.trust import add_trust_option
@@ -34,6 +35,8 @@ examples:
                                                minimise peak memory, with steps at most 1.3x as long
   hotlap tune --allow batch-size train.py      also try a larger batch, which changes what is learned
   hotlap tune --nproc 1,2,4 train.py           how it scales here, by number of processes
+  hotlap tune --executor ray train.py          replicates on all free nodes of a Ray cluster
+  hotlap tune --executor slurm --nodes 4 --slurm partition=gpu train.py
   hotlap tune --resume                         continue the last study where it was interrupted
   hotlap tune --resume .hotlap/20260131-142501-337 train.py --wandb-key KEY
                                                secrets are not stored: give the command again
@@ -48,7 +51,7 @@ is known so far."""
 _OF_THE_STUDY = (
     "budget", "delta", "parity_steps", "accept_unverified", "seed", "only", "skip", "allow", "show_output",
     "rounds", "startup_limit", "block_limit", "network", "unprotected", "quick", "goal", "slowdown", "batch_flag",
-    "python", "sample_cache",
+    "python", "sample_cache", *cluster.OF_THE_STUDY,
 )  # fmt: skip
 
 
@@ -68,6 +71,7 @@ def parser() -> Parser:
     options.add_quick_option(made)
     options.add_lever_options(made)
     options.add_batch_flag_option(made)
+    add_cluster_options(made)
     options.add_output_options(made, plan_out="hotlap.toml")
     made.add_argument(
         "--nproc", type=_counts, default=(), metavar="N,N",
@@ -91,7 +95,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         given = workload_from(command, "tune") if command else None
         return studies.resumed_study(choices, named_folder(path, "search"), given, engine)
     workload = workload_from(target, "tune", interpreter_from(choices))
-    chosen = options.options_from(choices)
+    chosen = msgspec.structs.replace(options.options_from(choices), cluster=cluster_from(choices))
     if choices.nproc:
         chosen = msgspec.structs.replace(chosen, processes=choices.nproc)
         return studies.new_study(choices, workload, chosen, choices.study / SCALES, engine, engine.processes)

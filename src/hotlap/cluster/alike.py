@@ -29,18 +29,3 @@ def largest_group(nodes: Sequence[tuple[_Node, Machine]]) -> tuple[list[_Node], 
     best = max(kinds, key=kinds.count)
     chosen = [node for (node, _), kind in zip(nodes, kinds, strict=True) if kind == best]
     return chosen, [node for (node, _), kind in zip(nodes, kinds, strict=True) if kind != best]
-
-
-def differences(machine: Machine, other: Machine) -> list[str]:
-    """In what a node differs from another, in words."""
-    versions, others = dict(machine.library_versions), dict(other.library_versions)
-    gibibytes = (round(it.memory_bytes / _MEMORY_STEP_BYTES) for it in (machine, other))
-    rows = [
-        ("processor", machine.processor, other.processor),
-        ("cores", machine.cores, other.cores),
-        ("memory in GiB", *gibibytes),
-        ("accelerators", *(", ".join(it.name for it in side.accelerators) for side in (machine, other))),
-        ("Python", machine.python_version, other.python_version),
-        *((name, versions.get(name, ""), others.get(name, "")) for name in _SOFTWARE),
-    ]
-    return [f"{name}: {ours or 'none'}, {theirs or 'none'} there" for name, ours, theirs in rows if ours != theirs]

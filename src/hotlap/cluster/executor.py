@@ -11,21 +11,16 @@ from typing import Protocol, TypeVar, overload
 
 import msgspec
 
-from hotlap.errors import ClusterError
-from hotlap.records import (
+from hotlap.cluster.questions import (
     LaunchQuestion,
-    LaunchRequest,
-    Machine,
     MachineQuestion,
     NodeAnswer,
     NodeQuestion,
-    Replicate,
-    Run,
-    Slot,
     TogetherQuestion,
-    TurnRequest,
     TurnsQuestion,
 )
+from hotlap.errors import ClusterError, HotlapError
+from hotlap.records import LaunchRequest, Machine, Replicate, Run, Slot, TurnRequest
 
 _Answer = TypeVar("_Answer")
 _Read_co = TypeVar("_Read_co", covariant=True)
@@ -130,8 +125,11 @@ class ClusterExecutor:
                 finally:
                     self._left(place)
             asked.set_result(read(found, lost, place.node.name))
-        except Exception as error:
+        except HotlapError as error:
             asked.set_exception(error)
+        except BaseException as error:
+            asked.set_exception(error)  # whoever waits must not wait for ever
+            raise
 
     def _place(self, name: str, lost: Sequence[str]) -> _Place:
         """The node of that name; after it was lost, the one with the shortest queue."""

@@ -9,16 +9,9 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from hotlap import files
+from hotlap.cluster.questions import LaunchQuestion, NodeQuestion, TogetherQuestion, TurnsQuestion
 from hotlap.errors import ClusterError
-from hotlap.records import (
-    Assignment,
-    LaunchQuestion,
-    LaunchRequest,
-    NodeQuestion,
-    TogetherQuestion,
-    TurnsQuestion,
-    Workload,
-)
+from hotlap.records import Assignment, LaunchRequest, Workload
 
 MOST_BYTES = 256 * 2**20
 """How much the files of one answer may have together; the largest are left on the node first."""

@@ -10,18 +10,17 @@ from pathlib import Path
 import msgspec
 
 from hotlap.cluster.journey import Parcel, packed
-from hotlap.errors import HotlapError
-from hotlap.machine.systems import require_linux
-from hotlap.records import (
-    Isolation,
+from hotlap.cluster.questions import (
     LaunchQuestion,
-    Machine,
     MachineQuestion,
     NodeAnswer,
     NodeQuestion,
     TogetherQuestion,
     TurnsQuestion,
 )
+from hotlap.errors import HotlapError
+from hotlap.machine.systems import require_linux
+from hotlap.records import Isolation, Machine
 from hotlap.trial.executor import OneSlot
 from hotlap.trial.handshake import require_numpy
 from hotlap.trial.local import LocalExecutor

@@ -20,8 +20,9 @@ from hotlap.cluster.alike import largest_group
 from hotlap.cluster.executor import ClusterExecutor, NodeLostError, machines_of
 from hotlap.cluster.journey import moved, returned, unpacked
 from hotlap.cluster.on_node import NodeFolders, NodeServer
+from hotlap.cluster.questions import NodeQuestion
 from hotlap.errors import ClusterError, MissingPackageError
-from hotlap.records import Isolation, Machine, NodeQuestion, TrialCluster, Workload
+from hotlap.records import Isolation, Machine, TrialCluster, Workload
 from hotlap.runtime.trackers import tracker_environment
 from hotlap.study import RUNS
 
@@ -197,8 +198,8 @@ def _connected(cluster: TrialCluster, environment: dict[str, Any]) -> Any:
 
 
 def _sees_files(ray: Any, facts: list[dict[str, Any]], directory: Path, workload: Workload) -> dict[str, bool]:
-    """Which nodes, by their identifiers, have the study and the interpreter at the same paths: they share files with the
-    driver."""
+    """Which nodes, by their identifiers, have the study and the interpreter at the same paths, as a shared file system
+    gives them."""
     token = directory / f".seen-by-nodes-{uuid.uuid4().hex}"
     token.write_text(socket.gethostname())
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy

@@ -13,8 +13,9 @@ import msgspec
 
 from hotlap.cluster.executor import ClusterExecutor, NodeLostError, answer_of
 from hotlap.cluster.on_node import NodeFolders, NodeServer
+from hotlap.cluster.questions import MachineQuestion, NodeQuestion
 from hotlap.errors import ClusterError, MissingPackageError
-from hotlap.records import Isolation, MachineQuestion, NodeQuestion, TrialCluster, Workload
+from hotlap.records import Isolation, TrialCluster, Workload
 from hotlap.runtime.trackers import tracker_environment
 from hotlap.study import RUNS
 

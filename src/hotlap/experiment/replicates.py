@@ -119,6 +119,8 @@ class _Loop:
             for turns in self._take(to_come):
                 if isinstance(turns, Failure):
                     return turns
+                for lost in turns.lost_nodes:
+                    self._draft.warn(f"The node {lost} was lost; its replicate was taken again on {turns.node}.")
                 objection = self._design.accept(turns)
                 if objection is not None:
                     return objection

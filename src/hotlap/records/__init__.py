@@ -21,16 +21,7 @@ from hotlap.records.batches import (
     LearningRateRule,
 )
 from hotlap.records.checks import Against, Check, CheckCost, NumbersCheck, PhaseShift, Sides, SpeedCheck
-from hotlap.records.cluster import (
-    ClusterKind,
-    LaunchQuestion,
-    MachineQuestion,
-    NodeAnswer,
-    NodeQuestion,
-    TogetherQuestion,
-    TrialCluster,
-    TurnsQuestion,
-)
+from hotlap.records.cluster import TrialCluster
 from hotlap.records.comparisons import (
     BatchRate,
     Candidate,
@@ -303,7 +294,6 @@ __all__ = [
     "Checkout",
     "CheckpointFacts",
     "Cluster",
-    "ClusterKind",
     "CollectEvidence",
     "CollectiveName",
     "CollectiveRate",
@@ -353,7 +343,6 @@ __all__ = [
     "LargestSamples",
     "Latency",
     "LatencyPercentile",
-    "LaunchQuestion",
     "LaunchRequest",
     "LearningRateRule",
     "LeftOut",
@@ -367,7 +356,6 @@ __all__ = [
     "LoaderRate",
     "LossCurves",
     "Machine",
-    "MachineQuestion",
     "MeasureBlocks",
     "MeasureGradientNoise",
     "MeasuredRates",
@@ -390,8 +378,6 @@ __all__ = [
     "NetworkMode",
     "NoGain",
     "NoSourceForm",
-    "NodeAnswer",
-    "NodeQuestion",
     "NotVerified",
     "NoticedIn",
     "NudgeWeights",
@@ -485,12 +471,10 @@ __all__ = [
     "TimesOfReplicates",
     "Timings",
     "ToChild",
-    "TogetherQuestion",
     "TopStatement",
     "TorchDevice",
     "TrialCluster",
     "TurnRequest",
-    "TurnsQuestion",
     "UseArtefact",
     "ValidatedError",
     "Value",

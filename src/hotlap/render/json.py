@@ -19,6 +19,7 @@ VERSIONS: Mapping[str, int] = {
     "check": 1,
     "diff": 1,
     "doctor": 1,
+    "doctor-cluster": 1,
     "export": 1,
     "findings": 1,
     "history": 1,

@@ -64,6 +64,7 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "advice": tuple[_Advice, ...],
             "collectives": CollectiveRates | None,
         },
+        "doctor-cluster": {"nodes": dict[str, Machine], "remarks": tuple[str, ...]},
         "export": {"format": str, "study": str, "written": tuple[str, ...]},
         "findings": {"rules": tuple[RulePage, ...]},
         "levers": {"levers": tuple[LeverPage, ...]},

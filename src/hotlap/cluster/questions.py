@@ -1,0 +1,42 @@
+"""What travels to a node and back, as JSON: the requests of the executor's port, and their answers."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from hotlap.records import LaunchRequest, Machine, Record, Replicate, Run, TurnRequest
+
+
+class LaunchQuestion(Record, frozen=True, kw_only=True, tag="launch"):
+    """A request for one child alone."""
+
+    request: LaunchRequest
+
+
+class TogetherQuestion(Record, frozen=True, kw_only=True, tag="together"):
+    """A request for launches that start in parallel and are not timed."""
+
+    requests: tuple[LaunchRequest, ...]
+
+
+class TurnsQuestion(Record, frozen=True, kw_only=True, tag="turns"):
+    """A request for one replicate, whose arms stay on one node."""
+
+    request: TurnRequest
+
+
+class MachineQuestion(Record, frozen=True, kw_only=True, tag="machine"):
+    """A request for the facts and rates of a node."""
+
+
+NodeQuestion: TypeAlias = LaunchQuestion | TogetherQuestion | TurnsQuestion | MachineQuestion
+
+
+class NodeAnswer(Record, frozen=True, kw_only=True):
+    """The answer of a node: the one field that was asked for, or the sentence and remedy of an error."""
+
+    runs: tuple[Run, ...] = ()
+    replicate: Replicate | None = None
+    machine: Machine | None = None
+    error: str = ""
+    remedy: str = ""
