@@ -50,20 +50,30 @@ def built(folder: Path) -> Path:
     if not made.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
-            _compile([it for it in sources if it.suffix == ".cpp"], Path(temporary))
+            _compile([it for it in sources if it.suffix == ".cpp"], Path(temporary), folder / "objects")
             with contextlib.suppress(FileExistsError, OSError):  # another process may have been as quick
                 Path(temporary, "libraries").rename(made)
     return made
 
 
-def _compile(sources: list[Path], temporary: Path) -> None:
+def _compile(sources: list[Path], temporary: Path, kept: Path) -> None:
+    """Link the sources' objects; ``kept`` has those of sources that did not change since, nor any header."""
     torch, command = _torch(), compiler()
     includes = [torch / "include", torch / "include/torch/csrc/api/include", sysconfig.get_paths()["include"]]
 
+    kept.mkdir(exist_ok=True)
+    headers = [it.read_bytes() for it in sorted([*DEVICE.glob("*.h"), *DRIVER.glob("*.h")])]
+    common = b"".join([(torch / "version.py").read_bytes(), repr((command, *_OPTIONS)).encode(), *headers])
+
     def compiled(source: Path) -> str:
-        made = str(temporary / f"{source.stem}.o")
-        subprocess.run([command, *_OPTIONS, *(f"-I{it}" for it in includes), "-c", str(source), "-o", made], check=True)
-        return made
+        digest = hashlib.sha256(common + source.read_bytes()).hexdigest()[:16]
+        made = kept / f"{source.stem}-{digest}.o"
+        if not made.exists():
+            fresh = temporary / made.name
+            options = [*_OPTIONS, *(f"-I{it}" for it in includes)]
+            subprocess.run([command, *options, "-c", str(source), "-o", str(fresh)], check=True)
+            fresh.replace(made)
+        return str(made)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = dict(zip(sources, pool.map(compiled, sources), strict=True))
