@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "traces"))
 
 from materials import batch_search, estimate, hostile_material, memory_account
 
+from hotlap.experiment.options import Options
 from hotlap.objective import for_inference
 from hotlap.records import (
     BatchAdvice,
@@ -238,3 +239,10 @@ def ratios_of(study: Study) -> Iterator[str]:
 def test_no_ratio_without_its_interval(name: str) -> None:
     for found in ratios_of(EXAMPLES[name]):
         assert re.match(r"[\d.]+x(?: faster| of the script's)? \(?\d|[\d.]+x in one replicate", found), found
+
+
+def test_the_command_after_a_quick_look_tries_no_more_levers_than_it_did() -> None:
+    options = Options(only=("fused-optimizer", "loader"), allow=("batch-size",))
+    study = msgspec.structs.replace(fakes.QUICK_LOOK, narrowed_by=options.which_levers)
+    command = summary(study).commands[0].command
+    assert command.startswith("hotlap tune --only fused-optimizer,loader --allow batch-size --budget 9m ")

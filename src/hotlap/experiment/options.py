@@ -117,6 +117,13 @@ class Options(Record, frozen=True, kw_only=True):
         return Goal(self.objective, self.delta)
 
     @property
+    def which_levers(self) -> tuple[str, ...]:
+        """The options that say which levers to try, as typed."""
+        named = (("--only", self.only), ("--skip", self.skip), ("--allow", self.allow))
+        words = [word for flag, names in named if names for word in (flag, ",".join(names))]
+        return (*words, *(("--accept-unverified",) if self.accept_unverified else ()))
+
+    @property
     def isolation(self) -> Isolation:
         """What these options require of the executor."""
         return Isolation(network=self.network, unprotected=self.unprotected)

@@ -30,6 +30,7 @@ def blank_study(workload: Workload, options: Options, journal: Journal | None) -
         objective=options.objective,
         budget_seconds=options.budget_seconds,
         quick=options.quick,
+        narrowed_by=options.which_levers,
     )
     if journal is None:
         return study

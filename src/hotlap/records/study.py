@@ -51,7 +51,8 @@ class Study(Record, frozen=True, kw_only=True):
 
     A study of status ``quick-look`` proves and claims nothing, because only that was requested (``quick``) or the
     budget was too small. ``needed_seconds`` is the budget that would be enough for a proof, or for the levers that the
-    search had no time for; None where nothing was left.
+    search had no time for; None where nothing was left. ``narrowed_by`` are the options that said which levers to try,
+    as typed.
     """
 
     format_version: int = 4
@@ -70,6 +71,7 @@ class Study(Record, frozen=True, kw_only=True):
     spent_seconds: float = 0.0
     needed_seconds: float | None = None
     quick: bool = False
+    narrowed_by: tuple[str, ...] = ()
     baseline: Run | None = None
     account_before: PhaseAccount | None = None
     account_after: PhaseAccount | None = None

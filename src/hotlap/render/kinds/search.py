@@ -284,7 +284,8 @@ def _is_open(speed: SpeedComparison) -> bool:
 
 
 def _again(study: Study, budget: str) -> str:
-    options = [*option_words(study.objective), *(("--budget", budget) if budget else ())]
+    narrowed = map(text.shell_word, study.narrowed_by)
+    options = [*option_words(study.objective), *narrowed, *(("--budget", budget) if budget else ())]
     return " ".join(("hotlap tune", *options, text.command(study.workload)))
 
 
