@@ -22,8 +22,13 @@ def on_threads_left(study: Study) -> str:
     return f"with {text.count(study.threads_left, 'thread')}, since others kept the other cores busy"
 
 
-def step_takes(study: Study, seconds: float) -> str:
-    """``takes 212 ms``, ``took 212 ms while others used 1.3 of 2 cores``, or the time with fewer threads."""
+def step_takes(study: Study, seconds: float, *, busy_is_said: bool = False) -> str:
+    """``takes 212 ms``, ``took 212 ms while others used 1.3 of 2 cores``, or the time with fewer threads.
+
+    With ``busy_is_said`` a sentence before it has the disturbance.
+    """
+    if busy_is_said:
+        return f"took {text.duration(seconds)}"
     busy = while_busy(study, "account") or on_threads_left(study)
     return f"took {text.duration(seconds)} {busy}" if busy else f"takes {text.duration(seconds)}"
 

@@ -13,16 +13,17 @@ _CLOSE = 0.9
 """A loader or model is the bottleneck if it alone takes at least this share of the step."""
 
 
-def step_words(study: Study) -> Iterator[str]:
+def step_words(study: Study, *, busy_is_said: bool = False) -> Iterator[str]:
     """The sentences; none if no step was timed."""
     account = study.account_before
     if account is None or account.wall <= 0:
         return
     if account.is_of_calls:
-        yield f"A call {step_takes(study, account.wall)}."
+        yield f"A call {step_takes(study, account.wall, busy_is_said=busy_is_said)}."
         return
     phase, share = bottleneck(account)
-    yield f"A step {step_takes(study, account.wall)}; its largest part is {phase} ({text.share(share)})."
+    takes = step_takes(study, account.wall, busy_is_said=busy_is_said)
+    yield f"A step {takes}; its largest part is {phase} ({text.share(share)})."
     bounds = {it.name: it.bound_speedup for it in study.ceilings if it.bound_speedup}
     if "model-alone" not in bounds or "loader-alone" not in bounds:
         return

@@ -120,7 +120,7 @@ def test_a_busy_machine_is_mentioned_next_to_its_figures() -> None:
     for it in (
         "the largest costs 48 % of a step, while others used 1.3 of 2 cores; "
         "other processes may have caused these shares.",
-        "A step took 212 ms while others used 1.3 of 2 cores",
+        "A step took 212 ms; its largest part is data wait",
         "Measured while others used 1.3 of 2 cores; on a quiet machine the step may be shorter",
         "it may differ on a quiet machine",
         "Measured while others used 1.3 of 2 cores; other processes may have caused this share.",

@@ -17,8 +17,13 @@ from hotlap.render.step_words import step_words
 
 
 def headline(study: Study) -> Headline:
-    """How many causes were found, and what the step is made of."""
-    details = [*step_words(study), *_run_words(study)]
+    """How many causes were found, and what the step is made of; a busy machine is mentioned once."""
+    found = _answer(study)
+    return _answer(study, busy_is_said=True) if "while others used" in found.sentence else found
+
+
+def _answer(study: Study, *, busy_is_said: bool = False) -> Headline:
+    details = [*step_words(study, busy_is_said=busy_is_said), *_run_words(study)]
     if study.status != "finished":
         why = [text.sentence(study.status_text)] if study.status_text else []
         return Headline("neutral", "Not finished: not all causes were checked.", (*why, *details))
