@@ -16,8 +16,8 @@ from hotlap.measure.quality import (
     judge_quality,
     outputs_of,
     random_share,
-    share_with_interval,
 )
+from hotlap.measure.share import share_with_interval
 from hotlap.records import OutputQuality, QualityVerdict
 
 _LOGITS = np.random.default_rng(0).normal(size=(64, 10)).astype(np.float32)

@@ -11,6 +11,7 @@ from hotlap.measure import levels, speed
 from hotlap.measure.disturbance import disturbances
 from hotlap.measure.latency import latency
 from hotlap.measure.metrics.api import compare_metrics
+from hotlap.measure.tokens import generation_times
 from hotlap.records import Comparison, Plan, Replicate, Run, SpeedComparison, Stopped
 
 BASELINE, REPEAT, CANDIDATE = range(3)
@@ -57,6 +58,8 @@ def comparison_of(
         energy=levels.energy(replicates, confidence=found.confidence, arms=arms),
         baseline_latency=latency(replicates, reference_arm, confidence=found.confidence),
         candidate_latency=latency(replicates, candidate_arm, confidence=found.confidence),
+        baseline_generation=generation_times(replicates, reference_arm, confidence=found.confidence),
+        candidate_generation=generation_times(replicates, candidate_arm, confidence=found.confidence),
     )
 
 

@@ -23,6 +23,7 @@ from hotlap.records import (
     Run,
     ScoreQuality,
     ScriptFacts,
+    Setting,
     ShiftSeeds,
     Situation,
     TaskQuality,
@@ -198,8 +199,12 @@ def _other_precision(plan: Plan, run: Run) -> str:
     return f"{missing[0]} was requested, but the model computed in {', '.join(sorted(it for it in computed if it))}."
 
 
+def _compiles(setting: Setting) -> bool:
+    return setting.lever in _COMPILING or dict(setting.values).get("compile") is True
+
+
 def _not_compiled(plan: Plan, run: Run) -> str:
     """A sentence if Dynamo silently compiled nothing."""
-    if run.compile.graphs or all(it.lever not in _COMPILING for it in plan.settings):
+    if run.compile.graphs or not any(_compiles(it) for it in plan.settings):
         return ""
     return "torch.compile was requested, but no graph was compiled."

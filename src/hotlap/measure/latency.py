@@ -19,7 +19,12 @@ _REACH = 10.0
 
 def latency(replicates: Sequence[Replicate], arm: int, *, confidence: float) -> Latency | None:
     """The timed calls of an arm in all replicates; None if its steps are not calls."""
-    calls = sorted(seconds for it in replicates for seconds in timed_calls(it.runs[arm]))
+    return latency_of([seconds for it in replicates for seconds in timed_calls(it.runs[arm])], confidence)
+
+
+def latency_of(seconds: Sequence[float], confidence: float) -> Latency | None:
+    """The percentiles of these times; None without any."""
+    calls = sorted(seconds)
     if not calls:
         return None
     found = ((share, percentile(calls, share, confidence)) for share in SHARES)
@@ -32,12 +37,18 @@ def latency(replicates: Sequence[Replicate], arm: int, *, confidence: float) -> 
 
 
 def timed_calls(run: Run) -> Iterator[float]:
-    """The seconds of each call in the blocks that count: not those of warm-up, nor the first after each pause."""
+    """The seconds of each call in the blocks that count."""
+    seconds = run.steps.seconds_in("forward")
+    yield from (seconds[row] for row in timed_steps(run) if row < len(seconds))
+
+
+def timed_steps(run: Run) -> Iterator[int]:
+    """The rows of calls in the blocks that count: not those of warm-up, nor the first after each pause."""
     if run.facts.step_source != "call":
         return
     for block in run.blocks[run.warm_up_blocks :]:
         if block.first_step is not None:
-            yield from run.steps.seconds_in("forward")[block.first_step : block.first_step + block.steps]
+            yield from range(block.first_step, min(block.first_step + block.steps, len(run.steps.wall_seconds)))
 
 
 def percentile(calls: Sequence[float], share: float, confidence: float) -> Estimate | None:

@@ -12,13 +12,13 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import NormalDist
-from typing import Any, Final
+from typing import Any
 
 from hotlap.files import open_regular
-from hotlap.records import Estimate, OutputQuality, Proof, QualityVerdict, ScoreQuality, TaskQuality
+from hotlap.measure.share import share_with_interval
+from hotlap.measure.tokens import compared_tokens, difference_words
+from hotlap.records import OutputQuality, Proof, QualityVerdict, ScoreQuality, TaskQuality
 
-CONFIDENCE: Final = 0.95
 _UNIT_TOLERANCE = 1e-2
 _FEWEST_VECTORS = 3
 _LARGEST_FILE_BYTES = 2**31
@@ -57,6 +57,8 @@ def compared_outputs(
     Inputs before number ``first`` do not count.
     """
     ours, theirs = _by_name(reference, first), _by_name(candidate, first)
+    if "prompts" in reference and "prompts" in candidate and list(ours) == list(theirs) == ["output"]:
+        return (compared_tokens(reference, candidate, first=first),)
     if list(ours) != list(theirs):
         return f"It returns {_listed(theirs)} instead of {_listed(ours)}."
     for name, rows in ours.items():
@@ -102,8 +104,10 @@ def judge_quality(
         return verdict("lost", f"Its {broken.name} holds NaN or infinity.")
     if not outputs:
         return verdict("not-verified", "The model returns no tensor, so there is nothing to compare.")
-    if all(it.worst_relative_error == 0 for it in outputs):
-        return verdict("exact", f"Outputs agree to the last bit on {_inputs(inputs)}.")
+    # Rounding that changes no token of random weights may change those of trained ones.
+    hides = bool(random_weights) and proof != "exact" and any(it.of_tokens for it in outputs)
+    if all(it.worst_relative_error == 0 for it in outputs) and not hides:
+        return verdict("exact", _same(outputs, inputs))
     if isinstance(score, str):
         return verdict("lost", score)
     worst = min(outputs, key=lambda it: _quality(it))
@@ -115,15 +119,6 @@ def judge_quality(
         return verdict("not-verified", f"{drawn} drawn at random and not loaded, so no quality is claimed.")
     unknown = " Whether the weights were loaded could not be checked." if random_weights is None else ""
     return verdict("within", f"{said}{unknown}")
-
-
-def share_with_interval(successes: int, count: int) -> Estimate:
-    """A share with Wilson's interval at 95 % (Wilson, JASA 22, 1927)."""
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    value = successes / count
-    centre = (value + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * math.sqrt(value * (1 - value) / count + z * z / (4 * count * count))
-    return Estimate(value=value, low=min(value, max(0.0, centre - half)), high=max(value, min(1.0, centre + half)))
 
 
 def _by_name(archive: Mapping[str, Any], first: int) -> dict[str, list[Any]]:
@@ -210,7 +205,18 @@ def _quality(it: OutputQuality) -> float:
     return min(it.cosine, it.agreement.value) if it.agreement is not None else it.cosine
 
 
+def _same(outputs: Sequence[OutputQuality], inputs: int) -> str:
+    if outputs[0].of_tokens:
+        return f"All tokens are the same under greedy decoding, on {_inputs(inputs)}."
+    return f"Outputs agree to the last bit on {_inputs(inputs)}."
+
+
 def _sentence(it: OutputQuality, inputs: int) -> str:
+    if it.of_tokens and it.agreement is not None:
+        interval = f"{it.agreement.low:.3g} to {it.agreement.high:.3g}"
+        said = f"Under greedy decoding {it.agreement.value:.4g} ({interval}) of {it.decisions} sequences are the same"
+        where = difference_words(it.first_difference, it.decisions > inputs) if it.first_difference is not None else ""
+        return f"{said}; first difference: {where}." if where else f"{said}."
     parts = [f"relative error {it.relative_error:.2g}", f"cosine {it.cosine:.6g}"]
     if it.agreement is not None:
         interval = f"{it.agreement.low:.3g} to {it.agreement.high:.3g}"

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from hotlap.measure import student
-from hotlap.measure.quality import CONFIDENCE, share_with_interval
+from hotlap.measure.share import CONFIDENCE, share_with_interval
 from hotlap.records import Estimate, ScoreQuality
 
 

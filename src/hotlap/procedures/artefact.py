@@ -29,7 +29,8 @@ from hotlap.experiment.trials import Arm, Trials, ran_through
 from hotlap.gain import comparison_of_plan
 from hotlap.levers.support.engines import identifier
 from hotlap.machine.label import machine_label
-from hotlap.measure.quality import CONFIDENCE, Unreadable, compared_outputs, outputs_of
+from hotlap.measure.quality import Unreadable, compared_outputs, outputs_of
+from hotlap.measure.share import CONFIDENCE
 from hotlap.records import (
     ArtefactProof,
     CaptureOutputs,

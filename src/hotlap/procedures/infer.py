@@ -242,6 +242,8 @@ class _InferenceSearch(Search):
     def _find_with_outcomes(self) -> None:
         """A lever that changes rounding, but neither outputs nor time, probably did not run at all."""
         found: list[Finding] = []
+        if self._situation.facts.generation is not None:
+            return  # rounding need not change a token
         for it in self._draft.study.outcomes:
             verdict = it.verdict
             if not (isinstance(verdict, NoGain) and verdict.comparison is not None and it.setting is not None):

@@ -43,6 +43,7 @@ from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.disturbance import Disturbance, Measurement
 from hotlap.records.engines import BUILT_ENGINES, EngineReport, OperatorShare
 from hotlap.records.estimate import Estimate
+from hotlap.records.generation import GenerationFacts, GenerationTimes, TokenDifference
 from hotlap.records.instruments import (
     AccountMemory,
     AlignRandomness,
@@ -328,6 +329,8 @@ __all__ = [
     "ForwardRegion",
     "FromChild",
     "GateResult",
+    "GenerationFacts",
+    "GenerationTimes",
     "GradientGroup",
     "GradientNoise",
     "GraphBreak",
@@ -471,6 +474,7 @@ __all__ = [
     "TimesOfReplicates",
     "Timings",
     "ToChild",
+    "TokenDifference",
     "TopStatement",
     "TorchDevice",
     "TrialCluster",

@@ -9,6 +9,7 @@ import msgspec
 from hotlap.records.base import Record
 from hotlap.records.engines import EngineReport
 from hotlap.records.estimate import Estimate
+from hotlap.records.generation import GenerationTimes
 from hotlap.records.latency import Latency
 from hotlap.records.machine import Machine
 from hotlap.records.phases import StepPhase
@@ -200,7 +201,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     one; ``metrics`` are the metrics of each launch, with intervals (:mod:`hotlap.measure.metrics`).
     ``extra_startup_seconds`` is how much longer the candidate's start and warm-up took than the baseline's, without
     steady steps; its interval, as that of ``baseline_seconds_per_sample``, is over replicates. None where unknown.
-    ``baseline_latency`` and ``candidate_latency`` are those of the calls of an inference target.
+    ``baseline_latency`` and ``candidate_latency`` are those of the calls of an inference target, and
+    ``baseline_generation`` and ``candidate_generation`` those of the tokens of ``generate()``.
 
     With ``within_launch`` both sides took turns in a single launch, which switched levers: the interval of ``speed`` is
     over the rounds of that launch, and does not contain what launches differ by.
@@ -219,6 +221,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     energy: EnergyComparison | None = None
     baseline_latency: Latency | None = None
     candidate_latency: Latency | None = None
+    baseline_generation: GenerationTimes | None = None
+    candidate_generation: GenerationTimes | None = None
 
 
 class Candidate(Record, frozen=True, kw_only=True):

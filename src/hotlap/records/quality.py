@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.estimate import Estimate
+from hotlap.records.generation import TokenDifference
 
 Proof: TypeAlias = Literal["exact", "rounding", "behaviour"]
 USUAL_LEVEL: Final = 0.99
@@ -75,7 +76,8 @@ class OutputQuality(Record, frozen=True, kw_only=True):
     ``worst_relative_error`` that of the worst input; ``cosine`` is the smallest of one input. ``agreement`` is the
     share of ``decisions`` that are the same (None where the output holds none): of logits the largest class, of vectors
     of unit length the nearest other one. ``finite`` is false where a value is NaN, or infinite and the reference's is
-    not; the figures mean nothing then.
+    not; the figures mean nothing then. Of generated tokens a decision is a sequence, ``first_difference`` is the first
+    token that differs, and there are no other figures.
     """
 
     name: str
@@ -85,6 +87,8 @@ class OutputQuality(Record, frozen=True, kw_only=True):
     cosine: float = 1.0
     agreement: Estimate | None = None
     decisions: int = 0
+    of_tokens: bool = False
+    first_difference: TokenDifference | None = None
 
 
 class ScoreQuality(Record, frozen=True, kw_only=True):

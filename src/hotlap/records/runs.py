@@ -22,6 +22,9 @@ class Steps(Record, frozen=True, kw_only=True):
 
     ``loss`` is None where it could not be read; ``not_finite`` are the rows whose loss was NaN or
     infinite (JSON knows neither), and there ``loss`` is None too.
+
+    Where a step is a call of ``generate()``, ``first_token_seconds`` is the time to its first token, and
+    ``token_seconds`` the mean of its further ones (None: there was none); empty otherwise.
     """
 
     wall_seconds: tuple[float, ...] = ()
@@ -32,6 +35,8 @@ class Steps(Record, frozen=True, kw_only=True):
     samples: tuple[int, ...] = ()
     loss: tuple[float | None, ...] = ()
     not_finite: tuple[int, ...] = ()
+    first_token_seconds: tuple[float, ...] = ()
+    token_seconds: tuple[float | None, ...] = ()
 
     def seconds_in(self, phase: StepPhase) -> tuple[float, ...]:
         """The column of a phase; empty where it was not observed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias
 
 from hotlap.records.base import Record
+from hotlap.records.generation import GenerationFacts
 from hotlap.records.lengths import LengthFacts
 
 SiteRole: TypeAlias = Literal[
@@ -208,7 +209,8 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     ``inputs`` are those that the model of an inference target is called with in turn (0 for a script that trains), and
     ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has (for a script that trains, only torchao).
     ``lengths`` are those of the sequences among its inputs (None: they have no attention mask). With
-    ``calls_in_script`` a script of the user's makes the calls.
+    ``calls_in_script`` a script of the user's makes the calls. ``generation`` is None unless they are calls of
+    ``generate()``.
     """
 
     device: str = "cpu"
@@ -241,6 +243,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     packages: tuple[str, ...] = ()
     lengths: LengthFacts | None = None
     calls_in_script: bool = False
+    generation: GenerationFacts | None = None
 
     @property
     def training_loaders(self) -> tuple[LoaderFacts, ...]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
+from hotlap.records import Steps
 from hotlap.runtime.batches import leading_size
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.hooks import Hooks
@@ -16,9 +19,11 @@ from hotlap.runtime.stopwatch import FORWARD
 
 
 class CallClock(StepClock):
-    """Follows calls instead of a training loop. Samples are the leading size of a call's first tensor."""
+    """Follows calls instead of a training loop. Samples are the leading size of a call's first tensor or, of
+    ``generate()``, the tokens that it added."""
 
     def _hang_on(self, hooks: Hooks) -> None:
+        self._hooks = hooks
         hooks.before_forward.append(self._call_begins)
         hooks.part_ended.append(self.leave)
         hooks.call_ended.append(self._call_ended)
@@ -42,4 +47,18 @@ class CallClock(StepClock):
 
     def _call_ended(self) -> None:
         self.leave()
+        if self._hooks.generation is not None:
+            self._step_forwarded = self._hooks.generation.call_ended()
         self._end_step()
+
+    def steps(self) -> Steps:
+        """The account so far, with the times of tokens; call :meth:`drain` first."""
+        found, tokens = super().steps(), self._hooks.generation
+        if tokens is None:
+            return found
+        count = len(found.wall_seconds)
+        return msgspec.structs.replace(
+            found,
+            first_token_seconds=tuple(tokens.first_token_seconds[:count]),
+            token_seconds=tuple(tokens.token_seconds[:count]),
+        )

@@ -17,6 +17,7 @@ from weakref import ReferenceType, WeakKeyDictionary
 
 from hotlap.records import Batching, LengthFacts
 from hotlap.runtime.devices import device_kind
+from hotlap.runtime.tokens import Tokens
 
 Fetch: TypeAlias = Callable[[], Any]
 
@@ -132,6 +133,9 @@ class Hooks:
     metric: tuple[str, Callable[..., Any]] | None = None
     # How whole passes over its sequences form batches, and what is known about their lengths (None: nothing).
     batching: Batching = field(default_factory=Batching)
+    # Where calls of ``generate()`` are the units of work: what counts their tokens; and how many prompts share a call.
+    generation: Tokens | None = None
+    prompts_per_call: int = 1
     lengths: LengthFacts | None = None
 
     # Notes of levers and observers for the report.

@@ -2,7 +2,8 @@
 
 ``python -m hotlap.runtime.inference module:make_model --inputs module:make_inputs`` is what a trial starts. Calls
 go on, under ``torch.no_grad()``, until the controller ends the process: the inputs are used again and again, in their
-order, or with ``--lengths`` all of them in each unit of work. If the user's functions raise an exception or return
+order, or with ``--lengths`` all of them in each unit of work. Inputs that are arguments of ``generate()`` go there. If
+the user's functions raise an exception or return
 something unusable, the trial ends as a crash of the script.
 """
 
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hotlap.runtime.outputs import consume
 from hotlap.runtime.passes import NoLengths, Passes, Sequences
+from hotlap.runtime.prompts import calls_of, facts_of
+from hotlap.runtime.tokens import Tokens, are_prompts
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -58,7 +61,9 @@ def main(words: Sequence[str]) -> None:
             f"{choices.model} returned a model in training mode, in which dropout and batch norm behave otherwise: "
             "call model.eval() in it, unless that is meant."
         )
-    sequences = _sequences(torch, inputs, required=choices.lengths)
+    if are_prompts(model, inputs) and not choices.lengths:
+        hooks.generation = Tokens(torch, facts_of(model, inputs))
+    sequences = _sequences(torch, inputs, required=choices.lengths) if hooks.generation is None else None
     hooks.lengths = sequences.facts(whole_passes=choices.lengths) if sequences is not None else None
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
@@ -67,7 +72,9 @@ def main(words: Sequence[str]) -> None:
         interception.roots.settle(model)
         for enter in hooks.around_calls:
             stack.enter_context(enter())
-        if passes is not None:
+        if hooks.generation is not None:
+            _generate_from_each(hooks, hooks.generation, model, inputs)
+        elif passes is not None:
             _pass_over_all(hooks, model, passes)
         else:
             _call_on_each(hooks, model, inputs)
@@ -82,6 +89,22 @@ def _call_on_each(hooks: Hooks, model: Any, inputs: Sequence[Arguments]) -> None
         consume(output)
         for tell in hooks.after_forward:
             tell(model, output)
+        for finish in hooks.call_ended:
+            finish()
+
+
+def _generate_from_each(hooks: Hooks, tokens: Tokens, model: Any, inputs: Sequence[Arguments]) -> None:
+    """A call of ``generate()``, for one prompt or as many as a lever puts together, is a unit of work."""
+    for it in itertools.cycle(calls_of(hooks.torch, model, inputs, hooks.prompts_per_call)):
+        args, kwargs = it.arguments
+        for prepare in hooks.before_forward:
+            args, kwargs = prepare(model, args, kwargs)
+        output = tokens.call(type(model).generate, model, *args, **kwargs)
+        consume(output)
+        if hooks.after_forward:
+            for answer in it.answers(hooks.torch, tokens, model, output):
+                for tell in hooks.after_forward:
+                    tell(model, answer)
         for finish in hooks.call_ended:
             finish()
 

@@ -327,6 +327,7 @@ class Observer:
             inputs=self._interception.hooks.inputs,
             lengths=self._interception.hooks.lengths,
             calls_in_script=self._interception.hooks.calls_in_script,
+            generation=tokens.facts if (tokens := self._interception.hooks.generation) is not None else None,
             packages=_installed(ENGINE_PACKAGES if self._interception.hooks.inputs else _TRAINING_PACKAGES),
         )
 

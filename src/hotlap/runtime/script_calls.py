@@ -3,24 +3,33 @@
 The model is the first outermost module with parameters that the script calls twice without training it: under
 ``torch.no_grad()`` or the like or, where it made no optimizer, with gradients, which is noted. The first of these calls
 is left alone; from the second on each call is a unit. Until the model is known ``nn.Module.__call__`` is watched, then
-only the model's own class is.
+only the model's own class is. Where ``generate()`` of a transformers model makes the calls, its own calls are the
+units.
 """
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Final
 
+from hotlap.records import GenerationFacts
 from hotlap.runtime.inference import behaves_otherwise
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.outputs import consume
+from hotlap.runtime.prompts import draws
+from hotlap.runtime.tokens import Tokens, can_generate
 
 COMPARED_CALLS: Final = 32
 """Of how many calls outputs are compared."""
 
 Call = Callable[..., Any]
+
+_OF_A_SCRIPT: Final = "A script forms its own batches."
+_MOST_FRAMES: Final = 60
 
 
 class ScriptCalls:
@@ -48,7 +57,9 @@ class ScriptCalls:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if watch._inside or watch._is_compiling():
                 return watch._plain(self, *args, **kwargs)
-            if watch._is_call(self):
+            if can_generate(self) and _is_generating(self):
+                watch._settle_generation(self)
+            elif watch._is_call(self):
                 watch._seen[id(self)] += 1
                 if watch._seen[id(self)] > 1:
                     watch._settle(self)
@@ -65,6 +76,33 @@ class ScriptCalls:
             return False
         return next(iter(module.parameters()), None) is not None
 
+    def _settle_generation(self, model: Any) -> None:
+        """Put the wrapper on ``generate()`` of the model's class. The call that goes on is left alone."""
+        self._model, self._notes_gradients = model, False
+        self._patches.replace(self._torch.nn.Module, "__call__", self._plain)
+        kind = type(model)
+        plain: Call = kind.generate
+        watch = self
+
+        @functools.wraps(plain)
+        def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if self is not watch._model or watch._inside:
+                return plain(self, *args, **kwargs)
+            if watch._hooks.generation is None:
+                watch._generation_begins(kwargs)
+            assert watch._hooks.generation is not None
+            return watch._unit(functools.partial(watch._hooks.generation.call, plain), args, kwargs)
+
+        self._patches.replace(kind, "generate", generate)
+
+    def _generation_begins(self, kwargs: dict[str, Any]) -> None:
+        """Before the first call that is a unit."""
+        config = kwargs.get("generation_config") or self._model.generation_config
+        cache = kwargs.get("cache_implementation", config.cache_implementation) or ""
+        facts = GenerationFacts(draws=draws(self._model, kwargs), cache=str(cache), unbatched=_OF_A_SCRIPT)
+        self._hooks.generation = Tokens(self._torch, facts)
+        self._found(self._model)
+
     def _settle(self, model: Any) -> None:
         """Put the wrapper on the class of the model, and tell the levers."""
         self._model = model
@@ -79,6 +117,11 @@ class ScriptCalls:
             return watch._unit(plain, args, kwargs)
 
         self._patches.replace(kind, "__call__", call)
+        self._found(model)
+
+    def _found(self, model: Any) -> None:
+        """Tell the levers, and note a model in training mode."""
+        kind = type(model)
         if model.training and any(behaves_otherwise(it) for it in model.modules()):
             self._hooks.note(
                 f"The script calls {kind.__name__} in training mode, in which dropout and batch norm behave otherwise: "
@@ -118,3 +161,15 @@ class ScriptCalls:
             return plain(module, *args, **kwargs)
         finally:
             self._inside = False
+
+
+def _is_generating(model: Any) -> bool:
+    """Whether a call of the model is made by its own ``generate()``."""
+    frame = sys._getframe(2)
+    for _ in range(_MOST_FRAMES):
+        if frame.f_code.co_name == "generate" and frame.f_locals.get("self") is model:
+            return True
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return False

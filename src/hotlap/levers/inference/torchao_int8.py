@@ -32,7 +32,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work, find
-from hotlap.levers.support.engines import completed, obstacle_of, version_of
+from hotlap.levers.support.engines import obstacle_of, quantized_linears, version_of
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import (
     PEAK_BYTES,
@@ -98,13 +98,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
         quantize_(root, Int8DynamicActivationInt8WeightConfig())
         report = EngineReport(engine="torchao", version=version_of("torchao"), load_seconds=time.perf_counter() - began)
-        linears = [it for it in root.modules() if isinstance(it, hooks.torch.nn.Linear)]
-        # A tensor subclass of torchao replaces a quantized weight.
-        kinds = ["int8" if type(it.weight).__module__.startswith("torchao.") else "float32" for it in linears]
-        quantized = kinds.count("int8")
-        hooks.found["engine"] = completed(
-            report, precision="int8" if quantized else "float32", quantized=quantized, precisions=kinds
-        )
+        hooks.found["engine"] = quantized_linears(hooks.torch, root, report)
 
     hooks.model_found.append(quantize)
     find("compile").install(hooks, make_setting("compile", mode="default", dynamic=False, freezing=True))

@@ -32,7 +32,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hotlap.levers.api import Parameter
+from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.situations import bound_without, is_nvidia_like, make_setting, without_model
 from hotlap.levers.support.switching import Switch, remembered
 from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange, TopStatement
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 title = "The kernel that computes torch's attention"
 proof: Proof = "rounding"
+work: tuple[Work, ...] = ("training", "inference")
 addresses = ("dominant-operator",)
 
 _NAMES: Mapping[str, str] = MappingProxyType({"flash": "flash", "efficient": "mem_efficient", "cudnn": "cudnn"})

@@ -96,6 +96,9 @@ def obstacle(situation: Situation) -> Skipped | None:
         return without_model(situation)
     if all(model.compiled or _compiles_blocks(model) for model in situation.facts.models):
         return Skipped(reason="The script already compiles its model.", already=True)
+    if situation.facts.generation is not None:
+        reason = "`generate()` calls the model with a longer cache for each token; `static-cache` compiles that step."
+        return Skipped(reason=reason)
     if device_kind(situation) not in ("cpu", "cuda", "xpu"):
         return Skipped(reason=f"torch.compile has no mature backend for {situation.facts.device}.")
     return None

@@ -42,11 +42,12 @@ from hotlap.records import (
 )
 
 if TYPE_CHECKING:
-    from hotlap.levers.api import Parameter
+    from hotlap.levers.api import Parameter, Work
     from hotlap.runtime.hooks import Hooks
 
 title = "Fused attention for Hugging Face models"
 proof: Proof = "rounding"
+work: tuple[Work, ...] = ("training", "inference")
 improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses = ("eager-attention",)
 parameters: dict[str, Parameter] = {}

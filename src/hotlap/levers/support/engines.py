@@ -320,6 +320,8 @@ def obstacle_of(situation: Situation, packages: Sequence[str], extra: str) -> Sk
         return without_model(situation)
     if situation.facts.calls_in_script:
         return Skipped(reason=_NOT_IN_A_SCRIPT)
+    if situation.facts.generation is not None:
+        return Skipped(reason="It runs single calls of a model, and `generate()` makes many, each with a longer cache.")
     if device_kind(situation) != "cpu":
         return Skipped(reason=f"It is only tried on CPUs, and the model is on {situation.facts.device}.")
     missing = [it for it in packages if it not in situation.facts.packages]
@@ -353,6 +355,14 @@ def completed(
         by_provider=by_provider,
         by_precision=by_precision,
     )
+
+
+def quantized_linears(torch: ModuleType, root: Any, report: EngineReport) -> EngineReport:
+    """Complete the report with the linear layers that torchao quantized: a tensor subclass of its replaces a weight."""
+    linears = [it for it in root.modules() if isinstance(it, torch.nn.Linear)]
+    kinds = ["int8" if type(it.weight).__module__.startswith("torchao.") else "float32" for it in linears]
+    quantized = kinds.count("int8")
+    return completed(report, precision="int8" if quantized else "float32", quantized=quantized, precisions=kinds)
 
 
 def version_of(package: str) -> str:

@@ -14,7 +14,9 @@ from hotlap.records import (
     SECONDS_PER_SAMPLE,
     USUAL_LEVEL,
     Comparison,
+    Estimate,
     Kept,
+    Latency,
     NoGain,
     NotVerified,
     QualityLost,
@@ -81,12 +83,14 @@ def _costs(comparison: Comparison) -> Iterator[str]:
     if extra is not None and extra.low > 0:
         yield f"Its start and warm-up take {text.duration(extra.value)} longer."
     yield from _latencies(comparison)
+    yield from _tokens(comparison)
 
 
 def summary_rows(study: Study) -> Iterator[Row]:
-    """The percentiles of calls, unmodified and recommended."""
+    """The tokens and the percentiles of calls, unmodified and recommended."""
     measured = gain.comparison_of_plan(study)
     if measured is not None:
+        yield Row("Tokens", tuple(_tokens(measured)), is_list=True, most=4, least=2)
         yield Row("Latency", tuple(_latencies(measured)), is_list=True, most=4, least=2)
 
 
@@ -100,6 +104,32 @@ def _latencies(comparison: Comparison) -> Iterator[str]:
             )
             worst = text.duration(found.worst_seconds)
             yield f"{name}, {text.count(found.calls, 'call')}: {', '.join(levels)}, worst {worst}."
+
+
+def _tokens(comparison: Comparison) -> Iterator[str]:
+    """``Unmodified: 812 tokens per second (790 to 834), the first after 12.1 ms (11.9 to 12.4), then 1.2 ms ...``"""
+    arms = ("Unmodified", comparison.baseline_generation), ("Recommended", comparison.candidate_generation)
+    for name, found in arms:
+        if found is None:
+            continue
+        parts = []
+        rate, first, further = found.tokens_per_second, _median(found.first_token), _median(found.per_token)
+        if rate is not None:
+            parts.append(f"{rate.value:.4g} tokens per second ({rate.low:.4g} to {rate.high:.4g})")
+        if first is not None:
+            parts.append(f"the first after {_with_interval(first)}")
+        if further is not None:
+            parts.append(f"then {_with_interval(further)} per token of a sequence")
+        yield f"{name}: {', '.join(parts)} (medians of calls)."
+
+
+def _median(latency: Latency | None) -> Estimate | None:
+    found = latency.percentiles if latency is not None else ()
+    return next((it.seconds for it in found if it.share == 0.5), None)
+
+
+def _with_interval(it: Estimate) -> str:
+    return f"{text.duration(it.value)} ({text.duration(it.low)} to {text.duration(it.high)})"
 
 
 def _without_quality(study: Study, recommended: Comparison | None) -> Iterator[str]:

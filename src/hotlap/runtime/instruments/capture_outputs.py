@@ -1,6 +1,7 @@
 """What a model returns for each of its inputs, as a numpy archive, with a digest of each of its weights.
 
 The keys are ``0/output.logits`` and so on, by the number of the input, and ``weights`` with the digests and sizes.
+Of ``generate()`` tokens are compared, under greedy decoding: ``prompts`` are the lengths of the prompts within them.
 Where the user has a metric, ``scores/0`` are the scores of all inputs, and ``scores/8`` those without the first 8.
 """
 
@@ -15,6 +16,7 @@ from hotlap.levers.support.structures import named_tensors
 from hotlap.records import CaptureOutputs
 from hotlap.runtime.instruments.api import Place
 from hotlap.runtime.scores import kept_output, scores_of
+from hotlap.runtime.tokens import sequences_of
 
 FILE_NAME = "outputs.npz"
 MAXIMUM_ELEMENTS = 50_000_000
@@ -39,6 +41,7 @@ class _Capture:
         self._calls = 0
         self._left = MAXIMUM_ELEMENTS
         self._for_metric: dict[int, Any] = {}
+        self._prompts: list[int] = []
 
     def found(self, model: Any) -> None:
         """Before any lever changes it."""
@@ -53,6 +56,8 @@ class _Capture:
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """In the model's format, where that is not the inputs'."""
+        if self._hooks.generation is not None:
+            kwargs = {**kwargs, "do_sample": False}
         if not self._in_float32:
             return args, kwargs
         return tuple(map(self._widened, args)), {name: self._widened(it) for name, it in kwargs.items()}
@@ -72,6 +77,9 @@ class _Capture:
                 self._evaluate(*self._hooks.metric)
         if number >= self._hooks.inputs or self._left <= 0:
             return
+        if self._hooks.generation is not None:
+            self._prompts.append(self._hooks.generation.prompt_length)
+            output = sequences_of(output)
         for name, tensor in named_tensors(output):
             held = tensor.detach().cpu()
             held = held.to_dense() if held.layout != torch.strided else held
@@ -94,6 +102,8 @@ class _Capture:
         """Once, at the end."""
         import numpy
 
+        if self._prompts:
+            self._arrays["prompts"] = numpy.array(self._prompts, dtype=numpy.int64)
         numpy.savez(self._path, **self._arrays)
         self._hooks.outputs_path = str(self._path)
 
