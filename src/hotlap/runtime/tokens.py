@@ -5,6 +5,7 @@ A criterion for stopping that never stops is called after each token, which is t
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -46,8 +47,8 @@ class Tokens:
 
     def call(self, generate: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         """Generate, and note when each token came."""
-        from transformers import StoppingCriteriaList
-
+        # The model's own transformers, which is loaded.
+        criteria_list: Any = sys.modules["transformers"].StoppingCriteriaList
         moments, torch = self._moments, self._torch
         moments.clear()
         goes_on: Any = None
@@ -61,7 +62,7 @@ class Tokens:
             return goes_on
 
         own = args[_CRITERIA_POSITION] if len(args) > _CRITERIA_POSITION else kwargs.get("stopping_criteria")
-        criteria = StoppingCriteriaList([*(own or ()), token_added])
+        criteria = criteria_list([*(own or ()), token_added])
         if len(args) > _CRITERIA_POSITION:
             args = (*args[:_CRITERIA_POSITION], criteria, *args[_CRITERIA_POSITION + 1 :])
         else:

@@ -5,8 +5,8 @@ Quantizes the weights of all `nn.Linear` layers to int8, per channel (`Int8Weigh
 they are: a product first widens the weights it needs.
 
 ## When it helps
-Memory: weights take a quarter of float32's. Speed where a call mostly waits for weights to be read, as in generating text
-with few prompts, and where a compiled kernel widens them on the way (`static-cache` with `compile`).
+Memory: weights take a quarter of float32's. Speed where a call mostly waits for weights to be read, as in generating
+text with few prompts, and where a compiled kernel widens them on the way (`static-cache` with `compile`).
 
 ## What it costs
 Uncompiled, weights are widened in memory before each product, which may take longer than it saves. Int8 may change a
