@@ -22,7 +22,7 @@ def generation_times(replicates: Sequence[Replicate], arm: int, *, confidence: f
     each = levels.seconds_per_sample(replicates, arm, confidence=confidence)
     return GenerationTimes(
         tokens_per_second=Estimate(value=1 / each.value, low=1 / each.high, high=1 / each.low, unit="1/s")
-        if each is not None
+        if each is not None and each.low > 0
         else None,
         first_token=latency_of(first, confidence),
         per_token=latency_of([it for it in further if it is not None], confidence),

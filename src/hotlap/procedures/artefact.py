@@ -78,6 +78,11 @@ def write_artefact(
     if found.workload.kind != "inference":
         raise StudyError("The study is not one of inference.", remedy="Make one with `hotlap infer`.")
     facts = found.baseline.facts if found.baseline is not None else None
+    if facts is not None and facts.generation is not None:
+        raise StudyError(
+            "An artefact holds one call of a model, and `generate()` makes many.",
+            remedy="Write the plan into your code, as `hotlap levers` shows for each lever.",
+        )
     if facts is not None and facts.lengths is not None and facts.lengths.whole_passes:
         raise StudyError(
             "The study compared ways of forming batches, which is done by the code that calls the model.",

@@ -8,7 +8,7 @@ from hotlap.records import Estimate, Finding, Run
 def batching_advice(run: Run) -> Finding | None:
     """A hint with the line, if a script calls its model with one sample at a time."""
     samples = run.steps.samples
-    if not run.facts.calls_in_script or not samples or max(samples) > 1 or run.facts.samples_from == "none":
+    if not run.facts.calls_in_script or not samples or max(samples) > 1 or run.facts.samples_from in ("tokens", "none"):
         return None
     kind = run.facts.models[0].kind if run.facts.models else "the model"
     return Finding(

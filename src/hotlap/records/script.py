@@ -13,10 +13,10 @@ SiteRole: TypeAlias = Literal[
 ]
 
 
-SampleSource: TypeAlias = Literal["loader", "batch", "inputs", "none", ""]
+SampleSource: TypeAlias = Literal["loader", "batch", "inputs", "tokens", "none", ""]
 """What samples were counted by: the batch size of the DataLoader, the first dimension of what a DataLoader without one
-delivered, the first dimension of the model's inputs (a guess), nothing (each step counts as one); empty in studies
-that did not record it."""
+delivered, the first dimension of the model's inputs (a guess), the tokens that ``generate()`` added, nothing (each step
+counts as one); empty in studies that did not record it."""
 
 GUESSED_SAMPLES: frozenset[SampleSource] = frozenset({"inputs", "none"})
 """Sources that only guess: then the time or price of a sample is not reported."""

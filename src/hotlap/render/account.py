@@ -156,10 +156,11 @@ def account_remarks(
 
 
 def rate_of(account: PhaseAccount) -> tuple[str, float]:
-    """Return a named rate: samples per second of all trainers; steps if samples are a guess."""
+    """Return a named rate: samples or tokens per second of all trainers; steps if samples are a guess."""
     if account.samples_are_guessed:
         return "steps per second", 1 / account.wall
-    return "samples per second", account.samples_of_all / account.wall
+    counted = "tokens" if account.samples_from == "tokens" else "samples"
+    return f"{counted} per second", account.samples_of_all / account.wall
 
 
 def samples_remark(account: PhaseAccount) -> str:
@@ -175,6 +176,8 @@ def samples_remark(account: PhaseAccount) -> str:
             return f"A step holds {held}, by the batch size of its DataLoader."
         case "batch":
             return f"A step holds {held}, by the first dimension of what its DataLoader delivers."
+        case "tokens":
+            return f"A call of generate() adds {number:.4g} tokens on average; rates and times are those of tokens."
         case "inputs":
             return (
                 f"How many samples a step holds is a guess: {held}, by the first dimension of the model's input, which "

@@ -33,19 +33,18 @@ def markdown_report(study: Study, *, costs: Costs | None = None, profile: Profil
 
 def _figures(study: Study) -> list[str]:
     """A table of what changed or, for a study without a plan, of what was found."""
-    times, account = step_times(study), study.account_before
-    if times is None or account is None:
+    times = step_times(study)
+    if times is None:
         return []
     rate = text.number(times.rate)
     if times.seconds_with_plan is None or times.rate_with_plan is None:
         return [
-            f"A {'call' if account.is_of_calls else 'step'} {step_takes(study, times.seconds)}, which is {rate} "
-            f"{times.rate_name}.",
+            f"A {times.unit} {step_takes(study, times.seconds)}, which is {rate} {times.rate_name}.",
             "",
         ]
     rows = [
         (
-            "mean call" if account.is_of_calls else "mean step",
+            f"mean {times.unit}",
             text.duration(times.seconds),
             text.duration(times.seconds_with_plan),
         ),

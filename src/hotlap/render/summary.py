@@ -87,8 +87,8 @@ def _gain(comparison: Comparison | None) -> str:
 
 def _step(study: Study, gained: Comparison | None) -> Iterator[Row]:
     """The step, the rate and the memory with the plan and without; nothing for a plan that nothing is claimed of."""
-    times, account = step_times(study), study.account_before
-    if gained is None or account is None or times is None:
+    times = step_times(study)
+    if gained is None or times is None:
         return
     if times.seconds_with_plan is None or times.rate_with_plan is None:
         return
@@ -97,7 +97,7 @@ def _step(study: Study, gained: Comparison | None) -> Iterator[Row]:
     if gained.baseline_peak_bytes and gained.candidate_peak_bytes:
         was, now_used = text.size(gained.baseline_peak_bytes), text.size(gained.candidate_peak_bytes)
         parts.append(f"peak memory {now_used}, {f'was {was}' if was != now_used else 'as before'}")
-    yield Row("Call" if account.is_of_calls else "Step", ("; ".join(parts),), most=2)
+    yield Row(times.unit.capitalize(), ("; ".join(parts),), most=2)
 
 
 def _warnings(study: Study) -> Iterator[Row]:

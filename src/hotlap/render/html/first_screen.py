@@ -62,7 +62,7 @@ def facts(study: Study) -> Iterator[Fact]:
     """The figures of the first screen."""
     times = step_times(study)
     if times is not None:
-        yield _step_fact(study, times)
+        yield _step_fact(times)
         rates = [text.number(it) for it in (times.rate_with_plan, times.rate) if it is not None]
         yield Fact(_capital(times.rate_name), *rates)
     verification = study.verification
@@ -83,10 +83,9 @@ def claims_gain(study: Study) -> bool:
     return claimed(study) is not None
 
 
-def _step_fact(study: Study, times: StepTimes) -> Fact:
-    is_of_calls = study.account_before is not None and study.account_before.is_of_calls
+def _step_fact(times: StepTimes) -> Fact:
     seconds = [text.duration(it) for it in (times.seconds_with_plan, times.seconds) if it is not None]
-    return Fact("Mean call" if is_of_calls else "Mean step", *seconds)
+    return Fact(f"Mean {times.unit}", *seconds)
 
 
 def script_name(study: Study) -> str:

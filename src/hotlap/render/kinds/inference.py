@@ -56,6 +56,9 @@ def headline(study: Study) -> Headline:
     return Headline(quality_tone(measured.quality), sentence, tuple(details))
 
 
+_WIDEST = 3.0
+"""The ratio of an interval's ends above which it says little about a rate or a time."""
+
 _GAINS = {
     SECONDS_PER_SAMPLE: "a gain of speed",
     MEDIAN_CALL_SECONDS: "a shorter median time of a call",
@@ -115,9 +118,11 @@ def _tokens(comparison: Comparison) -> Iterator[str]:
         parts = []
         rate, first, further = found.tokens_per_second, _median(found.first_token), _median(found.per_token)
         if rate is not None:
-            parts.append(f"{rate.value:.4g} tokens per second ({rate.low:.4g} to {rate.high:.4g})")
+            parts.append(f"{rate.value:.4g} tokens per second ({rate.low:.4g} to {rate.high:.4g}{_width(rate)})")
+        else:
+            parts.append("tokens per second unknown, since launches differ too much")
         if first is not None:
-            parts.append(f"the first after {_with_interval(first)}")
+            parts.append(f"the first token after {_with_interval(first)}")
         if further is not None:
             parts.append(f"then {_with_interval(further)} per token of a sequence")
         yield f"{name}: {', '.join(parts)} (medians of calls)."
@@ -129,7 +134,12 @@ def _median(latency: Latency | None) -> Estimate | None:
 
 
 def _with_interval(it: Estimate) -> str:
-    return f"{text.duration(it.value)} ({text.duration(it.low)} to {text.duration(it.high)})"
+    return f"{text.duration(it.value)} ({text.duration(it.low)} to {text.duration(it.high)}{_width(it)})"
+
+
+def _width(it: Estimate) -> str:
+    """A remark on an interval that is too wide to learn anything from."""
+    return "; too wide to compare, a longer --budget narrows it" if it.high > _WIDEST * it.low else ""
 
 
 def _without_quality(study: Study, recommended: Comparison | None) -> Iterator[str]:
@@ -192,7 +202,11 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         words = ("hotlap infer", *option_words(study.objective), *_level(study), text.command(study.workload))
         yield " ".join(words), "tries again without a limit of time"
     if study.plan.settings and study.status == "finished":
-        if study.workload.kind == "inference":
+        generates = study.baseline is not None and study.baseline.facts.generation is not None
+        if study.workload.kind == "inference" and generates:
+            for it in study.plan.settings:
+                yield f"hotlap levers {it.lever}", "how to write it into your code"
+        elif study.workload.kind == "inference":
             yield text.of_study("hotlap export artefact", study.directory), "files to deploy"
         else:
             yield text.of_study("hotlap patch", study.directory), "the change of the script"
