@@ -6,13 +6,20 @@ import shutil
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
+from inference.test_infer import WORKLOAD, FakeModel
 
+from hotlap.errors import StudyError
+from hotlap.experiment.options import Options
 from hotlap.measure.quality import compared_outputs, judge_quality, outputs_of
+from hotlap.procedures.artefact import write_artefact
+from hotlap.procedures.infer import infer
 from hotlap.records import (
     Assignment,
     CaptureOutputs,
+    Estimate,
     GenerationFacts,
     LaunchRequest,
     Observe,
@@ -24,6 +31,8 @@ from hotlap.records import (
     Workload,
 )
 from hotlap.render.account import rate_of, samples_remark
+from hotlap.render.kinds.api import presenter_of
+from hotlap.render.markdown import markdown_report
 from hotlap.trial.local import LocalExecutor
 
 BATCHED = Setting(lever="batched-prompts", values=(("prompts", 4),))
@@ -99,3 +108,52 @@ def test_rates_are_those_of_tokens() -> None:
     account = PhaseAccount(wall=0.5, phases=(("forward", 0.5),), samples_per_step=20, samples_from="tokens")
     assert rate_of(account) == ("tokens per second", 40.0)
     assert samples_remark(account).startswith("A call of generate() adds 20 tokens on average")
+
+
+class FakeGeneration(FakeModel):
+    """Calls of ``generate()`` that add 20 tokens each, the first of them after a quarter of the call."""
+
+    def _run(self, arm: Assignment, steps: int, seed: int) -> Run:
+        run = super()._run(arm, steps, seed)
+        facts = msgspec.structs.replace(
+            run.facts, generation=GenerationFacts(prompts=1, unbatched="one"), samples_from="tokens"
+        )
+        walls = run.steps.wall_seconds
+        times = msgspec.structs.replace(
+            run.steps,
+            samples=(20,) * len(walls),
+            first_token_seconds=tuple(it / 4 for it in walls),
+            token_seconds=tuple(it * 3 / 4 / 19 for it in walls),
+        )
+        return msgspec.structs.replace(run, facts=facts, steps=times)
+
+
+def test_the_report_is_one_of_tokens(tmp_path: Path) -> None:
+    study = infer(WORKLOAD, Options(), FakeGeneration(folder=tmp_path))
+    assert study.status == "finished" and study.plan.settings
+    rows = {it.label: " ".join(it.items) for it in presenter_of("inference").summary_rows(study)}
+    assert "tokens per second" in rows["Tokens"] and "the first token after" in rows["Tokens"]
+    shown = markdown_report(study)
+    assert "mean token" in shown and "tokens per second" in shown
+    assert "steps per second" not in shown and "mean call" not in shown
+    commands = [it for it, _ in presenter_of("inference").next_commands(study, "")]
+    assert "hotlap levers half-weights" in commands and not any("export artefact" in it for it in commands)
+    with pytest.raises(StudyError, match=r"`generate\(\)` makes many"):
+        write_artefact(study, WORKLOAD, Options(), FakeGeneration(folder=tmp_path), tmp_path / "artefact")
+
+
+def test_an_interval_that_says_nothing_says_so(tmp_path: Path) -> None:
+    study = infer(WORKLOAD, Options(), FakeGeneration(folder=tmp_path))
+    assert study.verification is not None and study.verification.candidate_generation is not None
+    wide = Estimate(value=800.0, low=100.0, high=5000.0, unit="1/s")
+    for rate, said in (
+        (wide, "800 tokens per second (100 to 5000; too wide to compare"),
+        (None, "tokens per second unknown, since launches differ too much"),
+    ):
+        times = msgspec.structs.replace(study.verification.candidate_generation, tokens_per_second=rate)
+        changed = msgspec.structs.replace(
+            study, verification=msgspec.structs.replace(study.verification, candidate_generation=times)
+        )
+        rows = {it.label: " ".join(it.items) for it in presenter_of("inference").summary_rows(changed)}
+        assert said in rows["Tokens"]
+        assert rows["Tokens"].count("too wide") == (1 if rate else 0)
