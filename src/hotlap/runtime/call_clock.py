@@ -49,9 +49,8 @@ class CallClock(StepClock):
         self.leave()
         if self._hooks.generation is not None:
             self._step_forwarded = self._hooks.generation.call_ended()
+            self._forwarded_source = "tokens"
         self._end_step()
-        if self._hooks.generation is not None:
-            self.samples_from = "tokens"
 
     def steps(self) -> Steps:
         """The account so far, with the times of tokens; call :meth:`drain` first."""

@@ -96,6 +96,7 @@ class StepClock:
         self._samples: list[int] = []
         self._counts = SampleCounts(hooks)
         self.samples_from: SampleSource = ""
+        self._forwarded_source: SampleSource = "inputs"
         self._losses: list[Any] = []
         self._read_loss: Callable[[Any], Any] = _value_or_copy
         self._losses_until: list[int] = []
@@ -428,7 +429,7 @@ class StepClock:
         if self._step_fetched:
             self.samples_from = self._counts.source
         else:
-            self.samples_from = "inputs" if self._step_forwarded else "none"
+            self.samples_from = self._forwarded_source if self._step_forwarded else "none"
         self._step_fetched = self._step_forwarded = 0
         self.saw_forward = self._fetched_without_gradients = False
         self._perhaps = self._evaluations = 0
