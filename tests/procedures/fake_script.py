@@ -95,6 +95,10 @@ class FakeScript:
     backwards_only: bool = False
     evidence_paths: tuple[str, ...] = ()
     profiled_ending: Ending = field(default_factory=Stopped)
+    plan_evidence_paths: tuple[str, ...] = ()
+    """What the profiled launch of a plan leaves behind,"""
+    plan_profiled_ending: Ending = field(default_factory=Stopped)
+    """and how it ends."""
     samples_per_step: int = 1
     batch_size: int | None = 1
     batches: int | None = None
@@ -310,9 +314,14 @@ class FakeExecutor(OneSlot):
             blocks=self._blocks(arm, done, sum(phases.values())),
             step_end_bytes=self._step_end_bytes(arm, done),
             gradient_groups=self._gradient_groups(arm),
-            evidence_path=next(iter(script.evidence_paths), "") if arm.instrument(CollectEvidence) else "",
-            rank_evidence_paths=script.evidence_paths if arm.instrument(CollectEvidence) else (),
+            evidence_path=next(iter(self._evidence_paths(arm)), ""),
+            rank_evidence_paths=self._evidence_paths(arm),
         )
+
+    def _evidence_paths(self, arm: Assignment) -> tuple[str, ...]:
+        if arm.instrument(CollectEvidence) is None:
+            return ()
+        return self.script.plan_evidence_paths if arm.plan.settings else self.script.evidence_paths
 
     def _blocks(self, arm: Assignment, steps: int, step_seconds: float) -> tuple[Block, ...]:
         """The controller's note, if there is one."""
@@ -364,8 +373,9 @@ class FakeExecutor(OneSlot):
             return OutOfMemory(error="planted"), 0
         if scale_of(arm) >= self.script.breaks_at:
             return Crashed(exit_code=1, error="RuntimeError: shape '[8, 4]' is invalid"), 0
-        if arm.instrument(CollectEvidence) and not isinstance(self.script.profiled_ending, Stopped):
-            return self.script.profiled_ending, 0
+        profiled = self.script.plan_profiled_ending if arm.plan.settings else self.script.profiled_ending
+        if arm.instrument(CollectEvidence) and not isinstance(profiled, Stopped):
+            return profiled, 0
         if not arm.plan.settings and not isinstance(self.script.baseline_ending, Stopped):
             return self.script.baseline_ending, self.script.baseline_steps or 0
         if self.script.backwards_only and arm.step_source != "backward":

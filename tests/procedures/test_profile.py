@@ -122,13 +122,14 @@ def test_a_loader_that_only_evaluates_bounds_no_step(evidence: Path) -> None:
 
 
 def test_evidence_is_collected_in_one_launch_of_its_own(evidence: Path) -> None:
-    """Neither the run of the time account nor any replicate is observed."""
+    """Neither the run of the time account nor any replicate is observed; the plan is, in a launch of its own."""
     executor = FakeExecutor(script(evidence, has_loader=True))
     tune(WORKLOAD, Options(), executor, levers=LEVERS, clock=executor.clock)
     watched = [it.assignment for it in launches(executor) if it.assignment.instrument(CollectEvidence)]
-    assert len(watched) == 1 and evidence_of(watched[0]).profiled_steps >= 3
+    assert [bool(it.plan.settings) for it in watched] == [False, True]
+    assert all(evidence_of(it).profiled_steps >= 3 for it in watched)
     assert not any(b'"collect-evidence"' in it for it in executor.requests if b'"arms"' in it)
-    assert sum(b'"collect-evidence"' in it for it in executor.requests) == 1
+    assert sum(b'"collect-evidence"' in it for it in executor.requests) == 2
 
 
 def test_steps_stay_within_a_script_that_ends_soon(evidence: Path) -> None:

@@ -14,6 +14,7 @@ from hotlap.records import (
     Measurement,
     Outcome,
     PhaseAccount,
+    Plan,
     Record,
     RunAccount,
     ScriptFacts,
@@ -35,7 +36,8 @@ class Profile(Record, frozen=True, kw_only=True):
     length is unknown). ``batch_rates`` are the rates of the model alone with
     other batch sizes, if requested. ``fresh_bytes_per_step`` is the memory that the system had to provide in an
     unmodified step. ``outcomes`` are the results of trials of levers so far; there are none before the first trial.
-    ``disturbed`` are the measurements during which other processes kept the machine busy.
+    ``disturbed`` are the measurements during which other processes kept the machine busy. ``plan`` is what the profiled
+    run ran with; a profile of a plan has what that run showed, and no account or ceilings.
     """
 
     facts: ScriptFacts = ScriptFacts()
@@ -65,6 +67,7 @@ class Profile(Record, frozen=True, kw_only=True):
     fresh_bytes_per_step: float = 0.0
     outcomes: tuple[Outcome, ...] = ()
     disturbed: tuple[Measurement, ...] = ()
+    plan: Plan = Plan()
 
     @property
     def situation(self) -> Situation:

@@ -40,6 +40,10 @@ class Forecast:
         """The parts that have launches."""
         return cls(tuple(it for it in parts if it.count))
 
+    def then(self, *parts: Launches) -> Self:
+        """The same, and more after it."""
+        return type(self)((*self.parts, *parts))
+
     @property
     def launches(self) -> int:
         return sum(it.count for it in self.parts)

@@ -26,7 +26,7 @@ from hotlap.experiment.quiet import quietly
 from hotlap.experiment.trials import Trials, ran_through, steps_done
 from hotlap.files import read_bounded
 from hotlap.measure.run_account import run_account
-from hotlap.records import CollectEvidence, Completed, Disturbance, Run
+from hotlap.records import CollectEvidence, Completed, Disturbance, Plan, Run
 from hotlap.study import PROFILE
 from hotlap.traces import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
 from hotlap.wording import ending_text
@@ -72,9 +72,9 @@ class Length:
     steps: int
     profiled: int
 
-    def seconds(self, trials: Trials) -> float:
+    def seconds(self, trials: Trials, plan: Plan = plans_of.EMPTY) -> float:
         """An upper estimate of the seconds for the launch and for reading its trace."""
-        return trials.costs.of_launch(plans_of.EMPTY, 0) + self.step_seconds(trials) + _ENDING_SECONDS
+        return trials.costs.of_launch(plan, 0) + self.step_seconds(trials) + _ENDING_SECONDS
 
     def step_seconds(self, trials: Trials) -> float:
         """The estimated seconds of the steps alone."""
@@ -109,7 +109,7 @@ def take_profile(
     if not ran_through(run):
         draft.warn(f"The profiled launch failed. {ending_text(run.ending)} {_WITHOUT}")
         return known
-    profile = draft.attachment(ATTACHMENT, Profile) or _with_evidence(known, run)
+    profile = draft.attachment(ATTACHMENT, Profile) or with_evidence(known, run)
     if not profile.evidence.observed_steps:
         draft.warn(f"The profiled launch returned no evidence. {_WITHOUT}")
         return known
@@ -157,6 +157,11 @@ def usual_length(trials: Trials) -> Length:
     return _length(trials, max(usual, math.ceil(_WATCHED_SECONDS / step_seconds)))
 
 
+def possible_lengths(trials: Trials) -> tuple[Length, ...]:
+    """The usual length, and shorter ones for short budgets."""
+    return usual_length(trials), _length(trials, _USUAL_STEPS), _length(trials, _FEWEST_STEPS)
+
+
 def _length(trials: Trials, steps: int) -> Length:
     """That many steps, or all that the script has."""
     available = trials.costs.shape.most_steps
@@ -184,8 +189,8 @@ def _affordable(trials: Trials, draft: StudyDraft, budget_share: float) -> Lengt
     """The usual length, a shorter one, or None with a warning if none fits into the budget."""
     budget = trials.options.budget_seconds
     allowed = math.inf if budget is None else min(trials.left_seconds, budget_share * budget)
-    shortest = _length(trials, _FEWEST_STEPS)
-    for length in (usual_length(trials), _length(trials, _USUAL_STEPS), shortest):
+    *_, shortest = possible_lengths(trials)
+    for length in possible_lengths(trials):
         if length.seconds(trials) <= allowed:
             return length
     draft.warn(
@@ -204,27 +209,31 @@ def _quiet_launch(
         trials,
         draft,
         "profile",
-        lambda patience: _launch(trials, length, processes=observation.facts.processes, patience_seconds=patience),
+        lambda patience: launch_profiled(
+            trials, length, processes=observation.facts.processes, patience_seconds=patience
+        ),
         lambda run: [run],
         stage="profile",
         most_seconds=None if budget is None else budget_share * budget,
     )
 
 
-def _launch(trials: Trials, length: Length, *, processes: int, patience_seconds: float) -> Run:
+def launch_profiled(
+    trials: Trials, length: Length, plan: Plan = plans_of.EMPTY, *, processes: int, patience_seconds: float = 0.0
+) -> Run:
     """Run one launch of that length.
 
     If observation costs more than estimated, it ends earlier, with the profiled steps. Several processes must do the
     same number of steps, and get all the time they need.
     """
-    assignment = trials.assignment()
+    assignment = trials.assignment(plan)
     # The script ran before: if it hangs now, the launch is aborted soon, however large the budget is.
-    startup = _LONGEST_DELAY_SECONDS + 3 * trials.costs.startup_seconds
+    startup = _LONGEST_DELAY_SECONDS + 3 * trials.costs.of_launch(plan, 0)
     watched = msgspec.structs.replace(
         assignment,
         instruments=(CollectEvidence(profiled_steps=length.profiled),),
         startup_limit_seconds=min(assignment.startup_limit_seconds, startup),
-        block_limit_seconds=_LONGEST_DELAY_SECONDS + 3 * length.seconds(trials),
+        block_limit_seconds=_LONGEST_DELAY_SECONDS + 3 * length.seconds(trials, plan),
         # The profiler starts and ends between two steps.
         step_limit_seconds=max(_LONGEST_DELAY_SECONDS, assignment.block_limit_seconds),
     )
@@ -240,7 +249,7 @@ def _launch(trials: Trials, length: Length, *, processes: int, patience_seconds:
 # ---------------------------------------------------------------------------------------------
 
 
-def _with_evidence(known: Profile, run: Run) -> Profile:
+def with_evidence(known: Profile, run: Run) -> Profile:
     """The profile with the evidence of every rank whose files exist; reads the traces, once."""
     paths = (run.rank_evidence_paths or (run.evidence_path,))[:_MOST_RANKS]
     seen = [it for it in map(_evidence_at, paths) if it is not None]

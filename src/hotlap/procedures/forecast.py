@@ -10,6 +10,7 @@ from hotlap.experiment.confirm import first_analysis_cost
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.plan_ahead import Forecast, Launches
 from hotlap.experiment.profiled_launch import usual_length
+from hotlap.experiment.profiled_plan import seconds_to_profile
 from hotlap.experiment.prove import Prover, affordable_steps, usual_proof_cost
 from hotlap.experiment.trials import Trials
 from hotlap.measure import speed
@@ -52,6 +53,11 @@ def stages(trials: Trials, observation: Observation, machine: Machine) -> tuple[
 def profile_launch(trials: Trials) -> Launches:
     """The profiled launch."""
     return Launches(1, usual_length(trials).seconds(trials), "to find causes")
+
+
+def plan_profile_launch(trials: Trials, plan: Plan) -> Launches:
+    """The profiled launch of the plan, for which a short budget has no time."""
+    return Launches(1, seconds_to_profile(trials, plan), "to profile the plan", spare=True)
 
 
 def comparison_forecast(trials: Trials, plans: Sequence[Plan], replicates: int, *proofs: Launches) -> Forecast:

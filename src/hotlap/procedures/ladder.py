@@ -19,12 +19,13 @@ from hotlap.experiment.comparing import launch_noise
 from hotlap.experiment.confirm import Confirmation, confirm
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.options import chosen
+from hotlap.experiment.plan_ahead import Launches
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever
 from hotlap.objective import judge
 from hotlap.procedures.budget import RESERVE_MARGIN, Way, affordable_way, reserve_for
-from hotlap.procedures.forecast import trials_forecast
+from hotlap.procedures.forecast import plan_profile_launch, trials_forecast
 from hotlap.procedures.screen import (
     Hopeful,
     Prospect,
@@ -113,11 +114,18 @@ class Ladder:
             self._close_if_final(prospect.lever.name)
         if hopeful and not self._trials.options.quick:
             candidates = [plans_of.with_setting(self._plan, it[0].setting) for it in hopeful.values()]
-            self._draft.plan_ahead("trial", trials_forecast(self._trials, self._prover, self._plan, candidates))
+            rest = trials_forecast(self._trials, self._prover, self._plan, candidates)
+            self._draft.plan_ahead("trial", rest.then(*self._profile_of_plan(candidates[-1])))
         for name, choices in hopeful.items():
             self._seen_with[name] = self._plan
             self._attempt(name, choices)
         return self._plan != before
+
+    def _profile_of_plan(self, plan: Plan) -> tuple[Launches, ...]:
+        """What the profiled launch of the plan adds to a forecast; it is made only next to one of the script."""
+        if not self._draft.study.profiled_steps or self._trials.options.quick:
+            return ()
+        return (plan_profile_launch(self._trials, plan),)
 
     def _screened(self, prospects: Sequence[Prospect], again: bool) -> Hopeful:
         """The levers to try on top of the plan, with their settings; ``again``: some were tried before."""

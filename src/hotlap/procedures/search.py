@@ -22,6 +22,7 @@ from hotlap.experiment.findings import note_findings, precedence
 from hotlap.experiment.observe import account_of
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.profiled_launch import take_profile
+from hotlap.experiment.profiled_plan import take_profile_of_plan
 from hotlap.experiment.prove import ParityProver
 from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Failure, Trials
@@ -41,8 +42,8 @@ from hotlap.procedures.budget import (
     reserve_while_bounding,
     share_for_causes,
 )
-from hotlap.procedures.compose import compose
-from hotlap.procedures.forecast import first_forecast, forecast, settling_forecast, stages
+from hotlap.procedures.compose import compose, plan_of
+from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, noise_of_a_replicate
 from hotlap.procedures.together import Settled, Together
@@ -128,7 +129,10 @@ class Search(Ladder):
         machine, observation = begin(self._trials, self._draft)
         self._baseline = observation.run
         ahead = stages(self._trials, observation, machine)
-        self._draft.plan_ahead("baseline", first_forecast(self._trials, len(self._open), ahead))
+        whole = first_forecast(self._trials, len(self._open), ahead)
+        if self._open and not self._trials.options.quick:
+            whole = whole.then(plan_profile_launch(self._trials, plans_of.EMPTY))
+        self._draft.plan_ahead("baseline", whole)
         self._trials.reserve_seconds = reserve_while_bounding(self._trials)
         bounds = measure_ceilings(self._trials, self._draft, observation, machine)
         self._baseline_situation = self._situation = bounds.trusted
@@ -225,7 +229,7 @@ class Search(Ladder):
         self._tried_at_once = True
         noise = noise_of_a_replicate(self._noise)
         expected = forecast(self._trials, self._prover, prospects)
-        self._draft.plan_ahead("screening", expected)
+        self._draft.plan_ahead("screening", expected.then(*self._profile_of_plan(plans_of.EMPTY)))
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)  # no trial comes before the verification
         is_short = not self._trials.fits(expected.parts[0].seconds or 0.0)
         found = compose(
@@ -240,7 +244,8 @@ class Search(Ladder):
             self._situation = self._baseline_situation
             return found.left
         self._trials.reserve_seconds = 0.0  # the verification follows, for which it was reserved
-        self._draft.plan_ahead("verification", settling_forecast(self._trials, self._prover, found.parts))
+        rest = settling_forecast(self._trials, self._prover, found.parts)
+        self._draft.plan_ahead("verification", rest.then(*self._profile_of_plan(plan_of(found.parts))))
         settled = Together(self._trials, self._draft, self._prover).settle(found.parts)
         self._compared = self._compared or settled.compared
         if settled.verification is not None:
@@ -349,6 +354,8 @@ class Search(Ladder):
         text = self._why_not(result.comparison)
         if text:
             self._withdraw(text)
+        elif self._profile is not None:
+            take_profile_of_plan(self._trials, self._draft, self._plan, self._baseline.facts)
         self._close(text)
 
     def _is_no_answer(self, result: Verification | Failure | None) -> bool:

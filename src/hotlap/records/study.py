@@ -36,10 +36,11 @@ class Study(Record, frozen=True, kw_only=True):
 
     ``objective`` is what the search improves. ``run_account`` is what the script does besides its steps.
     ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
-    time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
-    alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes,
-    ``batch_search`` what ``hotlap batch``, or a search that may change the batch size, found, ``batch_advice`` what
-    such a change asks for, ``memory`` the account of ``hotlap memory``, ``memory_estimate`` what ``hotlap memory
+    time account and the ceilings alone), and ``trace_path`` the trace of some of them; ``plan_profiled_steps`` and
+    ``plan_trace_path`` are the same with the plan, and ``plan_not_profiled`` says why there are none.
+    ``loader_rates`` is the loader alone with the settings that were timed, ``batch_rates`` the model alone with other
+    batch sizes, ``batch_search`` what ``hotlap batch``, or a search that may change the batch size, found,
+    ``batch_advice`` what such a change asks for, ``memory`` the account of ``hotlap memory``, ``memory_estimate`` what ``hotlap memory
     --estimate`` computed, ``scale`` what ``hotlap scale`` predicted, ``process_scaling`` what ``hotlap tune
     --nproc`` measured, ``losses`` what the verification's sameness was judged by, and ``timings`` what its speed was
     computed from. ``candidates`` are the plans that ``hotlap infer`` compared with the unmodified model, in the order
@@ -88,6 +89,9 @@ class Study(Record, frozen=True, kw_only=True):
     process_scaling: ProcessScaling | None = None
     profiled_steps: int = 0
     trace_path: str = ""
+    plan_profiled_steps: int = 0
+    plan_trace_path: str = ""
+    plan_not_profiled: str = ""
     findings: tuple[Finding, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     plan: Plan = Plan()

@@ -10,6 +10,7 @@ FORMAT: Final = 4
 JOURNAL: Final = "journal.jsonl"
 SUMMARY: Final = "study.json"
 PROFILE: Final = "profile.json"
+PLAN_PROFILE: Final = "plan-profile.json"
 PATCH: Final = "patch.json"
 CHECK: Final = "check.json"
 LOCK: Final = "lock"
