@@ -116,7 +116,7 @@ def estimate_sentence(estimate: MemoryEstimate) -> str:
     fitting = [it for it in estimate.peaks if estimate.fits(it)]
     if not fitting:
         return f"{peak}; nothing that was estimated fits into {device}."
-    shown = min(fitting, key=lambda it: (-it.batch_size, len(it.plan.settings), it.peak_bytes))
+    shown = min(fitting, key=lambda it: (-it.batch_size, it.ranks > 1, len(it.plan.settings), it.peak_bytes))
     return f"{peak}; a batch size of {shown.batch_size} fits into {device} with {_with(shown)}."
 
 

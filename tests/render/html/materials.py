@@ -22,6 +22,7 @@ from hotlap.records import (
     CallSite,
     Candidate,
     Ceiling,
+    Cluster,
     Completed,
     Costs,
     Crashed,
@@ -34,7 +35,9 @@ from hotlap.records import (
     GraphBreak,
     Kept,
     LengthFacts,
+    Link,
     LoaderRate,
+    MeasuredStep,
     MemoryAccount,
     MemoryAmounts,
     MemoryEstimate,
@@ -47,7 +50,11 @@ from hotlap.records import (
     Padding,
     Plan,
     Price,
+    ProcessRate,
+    ProcessScaling,
     Run,
+    ScalePoint,
+    ScalePrediction,
     ScriptFacts,
     Setting,
     Skipped,
@@ -296,6 +303,25 @@ def padded() -> Run:
     return Run(plan=Plan(), ending=Completed(), facts=ScriptFacts(lengths=lengths))
 
 
+def scale_prediction() -> ScalePrediction:
+    """Two numbers of ranks, of a step that was measured on one device."""
+    step = MeasuredStep(forward_seconds=0.1, backward_seconds=0.2, optimizer_seconds=0.02)
+    link = Link(bytes_per_second=50e9)
+    points = tuple(
+        ScalePoint(ranks=it, strategy="ddp", step_seconds=0.33, efficiency=0.97, samples_per_second=it * 97.0)
+        for it in (8, 16)
+    )
+    return ScalePrediction(step=step, cluster=Cluster(within=link, between=link), points=points)
+
+
+def process_scaling() -> ProcessScaling:
+    """One and two processes."""
+    alone = ProcessRate(processes=1, step_seconds=0.1, samples_per_second=320.0)
+    efficiency = Estimate(value=0.9, low=0.85, high=0.95)
+    two = ProcessRate(processes=2, step_seconds=0.11, samples_per_second=580.0, efficiency=efficiency)
+    return ProcessScaling(rates=(alone, two), replicates=5, cores=8)
+
+
 def full_material(folder: Path) -> Material:
     rates = loader_rates()
     study = msgspec.structs.replace(
@@ -310,6 +336,8 @@ def full_material(folder: Path) -> Material:
         batch_search=batch_search(),
         memory=memory_account(),
         memory_estimate=estimate(),
+        scale=scale_prediction(),
+        process_scaling=process_scaling(),
         candidates=candidates(),
         baseline=padded(),
         watch=WatchedRun(seconds=60.0, steps=300, remarks=("Steps were timed in bunches.",)),
