@@ -25,7 +25,8 @@ from hotlap.render.material import Material
 from hotlap.render.patch import patch_text
 from hotlap.render.presentable import presentable
 from hotlap.traces import read_trace
-from hotlap.traces.lanes import Lanes, lanes_of
+from hotlap.traces.lanes import Lanes, lanes_of, lanes_of_both
+from hotlap.traces.timeline import Timeline
 
 _LARGEST_TRACE_BYTES = 256 * 2**20
 _HEAD_BYTES = 4096
@@ -83,11 +84,14 @@ def _material(study: Study, costs: Costs | None, plan_path: str) -> Material:
     options = _options(directory)
     patch = studies.attachment_of(directory, studies.PATCH, Patch)
     profile = studies.attachment_of(directory, studies.PROFILE, Profile)
+    lanes, plan_lanes = _lanes(study)
     return Material(
         study=study,
         profile=profile,
         source_lines=source_lines(study, profile),
-        lanes=_lanes(study.trace_path),
+        lanes=lanes,
+        plan_profile=_plan_profile(study, directory),
+        plan_lanes=plan_lanes,
         command=_command(presentable(study, study.workload.directory), options),
         seed=options.seed if options is not None else None,
         patch=patch_text(patch) if patch is not None else "",
@@ -105,13 +109,26 @@ def _options(directory: Path) -> Options | None:
         return None
 
 
-def _lanes(trace_path: str) -> Lanes | None:
-    """Read the profiled steps; None if their trace is missing or unreadable."""
+def _plan_profile(study: Study, directory: Path) -> Profile | None:
+    """Return what was seen with the plan of the study; None if there is nothing, or only of another plan."""
+    found = studies.attachment_of(directory, studies.PLAN_PROFILE, Profile) if study.plan_profiled_steps else None
+    return found if found is not None and found.plan == study.plan else None
+
+
+def _lanes(study: Study) -> tuple[Lanes | None, Lanes | None]:
+    """Read the profiled steps without and with the plan; None for a trace that is missing or unreadable."""
+    before, after = _timeline(study.trace_path), _timeline(study.plan_trace_path)
+    if before is not None and after is not None:
+        return lanes_of_both(before, after)
+    return (lanes_of(before) if before is not None else None), None
+
+
+def _timeline(trace_path: str) -> Timeline | None:
     if not trace_path:
         return None
     try:
         open_regular(Path(trace_path), _LARGEST_TRACE_BYTES).close()
-        return lanes_of(read_trace(trace_path))
+        return read_trace(trace_path)
     except (TraceError, OSError):
         return None
 

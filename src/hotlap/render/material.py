@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """``profile`` is the evidence for findings, and ``lanes`` are the profiled steps; None if no longer stored.
+    """``profile`` is the evidence for findings, and ``lanes`` are the profiled steps; ``plan_profile`` and
+    ``plan_lanes`` are the same with the plan. None if not measured or no longer stored.
 
     ``command`` is the command of the study, and ``seed`` the seed of its trials. ``patch`` is a unified diff, or empty.
     ``plan_path`` is the path of the plan, or empty. ``source_lines`` are the lines of source that the findings name,
@@ -24,6 +25,8 @@ class Material:
     study: Study
     profile: Profile | None = None
     lanes: Lanes | None = None
+    plan_profile: Profile | None = None
+    plan_lanes: Lanes | None = None
     command: str = ""
     seed: int | None = None
     patch: str = ""

@@ -21,7 +21,6 @@ SpanKind: TypeAlias = Literal[
 MOST_SPANS = 2400
 MOST_HOST_THREADS = 4
 MOST_STREAMS = 6
-_NAMES_KEPT = 12
 _LONGEST_UNSEEN_SHARE = 0.002
 """Of a step. Where spans this long would have to be drawn as one, fewer steps are drawn instead."""
 
@@ -39,7 +38,7 @@ class LaneSpan(NamedTuple):
 
 class Lane(NamedTuple):
     """One row of the drawing. Its spans are in order; ``events`` and ``busy`` (nanoseconds) are of all that it stands
-    for, and ``longest`` the names that took most: name, how often, nanoseconds."""
+    for, and ``longest`` its names, those first that took most: name, how often, nanoseconds."""
 
     side: Side
     name: str
@@ -62,10 +61,10 @@ class Lanes(NamedTuple):
     merged_below: int
 
 
-def lanes_of(timeline: Timeline, *, most_spans: int = MOST_SPANS) -> Lanes | None:
-    """The last steps of a trace, as many as can be drawn in ``most_spans`` spans with their parts still told apart;
-    None for a trace that marks no steps."""
-    steps = timeline.steps
+def lanes_of(timeline: Timeline, *, most_spans: int = MOST_SPANS, most_steps: int | None = None) -> Lanes | None:
+    """The last steps of a trace, as many as can be drawn in ``most_spans`` spans with their parts still told apart, and
+    ``most_steps`` at most; None for a trace that marks no steps."""
+    steps = timeline.steps if most_steps is None else timeline.steps[-most_steps:]
     while steps:
         start, end = steps[0].start, max(it.end for it in steps)
         whole = [it for it in _lanes(timeline, start, end) if it.spans]
@@ -81,6 +80,18 @@ def lanes_of(timeline: Timeline, *, most_spans: int = MOST_SPANS) -> Lanes | Non
             )
         steps = steps[len(steps) // 2 :]
     return None
+
+
+def lanes_of_both(before: Timeline, after: Timeline) -> tuple[Lanes | None, Lanes | None]:
+    """Two traces in equally many steps, and together in as many spans as one."""
+    most_spans = MOST_SPANS // 2
+    most_steps = min(len(before.steps), len(after.steps)) or None
+    while True:
+        found = [lanes_of(it, most_spans=most_spans, most_steps=most_steps) for it in (before, after)]
+        drawn = [len(it.steps) for it in found if it is not None]
+        if len(drawn) < 2 or min(drawn) == max(drawn):
+            return found[0], found[1]
+        most_steps = min(drawn)
 
 
 def coarser(lanes: Lanes, most_spans: int) -> Lanes:
@@ -158,7 +169,7 @@ def _longest(spans: Iterable[LaneSpan]) -> Iterator[tuple[str, int, int]]:
     for it in spans:
         times[it.name] += 1
         spent[it.name] += it.end - it.start
-    yield from ((name, times[name], nanoseconds) for name, nanoseconds in spent.most_common(_NAMES_KEPT))
+    yield from ((name, times[name], nanoseconds) for name, nanoseconds in spent.most_common())
 
 
 def outermost(spans: Iterable[LaneSpan]) -> Iterator[LaneSpan]:

@@ -65,7 +65,7 @@ from hotlap.records import (
 )
 from hotlap.render.material import Material
 from hotlap.traces import read_trace
-from hotlap.traces.lanes import Lanes, lanes_of
+from hotlap.traces.lanes import Lanes, lanes_of, lanes_of_both
 
 ATTACK = (
     "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>\"'`{{7*7}}${window.hacked=1}"
@@ -186,11 +186,11 @@ def numbers(steps: int = 40) -> Numbers:
     )
 
 
-def memory(steps: int = 40) -> MemoryTimeline:
+def memory(steps: int = 40, bytes_less: int = 0) -> MemoryTimeline:
     return MemoryTimeline(
-        allocated_bytes=tuple(6 * 2**30 + it * 2**24 for it in range(steps)),
-        reserved_bytes=(8 * 2**30,) * steps,
-        host_bytes=(3 * 2**30,) * steps,
+        allocated_bytes=tuple(6 * 2**30 - bytes_less + it * 2**24 for it in range(steps)),
+        reserved_bytes=(8 * 2**30 - bytes_less,) * steps,
+        host_bytes=(3 * 2**30 + bytes_less,) * steps,
         peak_allocated_bytes=9 * 2**30,
         limit_bytes=12 * 2**30,
         retries=2,
@@ -201,6 +201,21 @@ def lanes(folder: Path, writer: TraceWriter | None = None) -> Lanes:
     found = lanes_of(read_trace((writer or training_trace()).write(folder / "trace.json")))
     assert found is not None
     return found
+
+
+def lanes_before_and_after(folder: Path) -> tuple[Lanes, Lanes]:
+    """The training trace, and one whose steps take a fifth of that, without its loader."""
+    short = TraceWriter()
+    for number in range(3):
+        short.step(number, number * 200, 190)
+        short.host("operator", "aten::mm", number * 200 + 10, 100)
+        short.launch("gemm", number * 200 + 20, number * 200 + 60, 100)
+    traces = [
+        read_trace(it.write(folder / name)) for it, name in ((training_trace(), "trace.json"), (short, "after.json"))
+    ]
+    before, after = lanes_of_both(*traces)
+    assert before is not None and after is not None
+    return before, after
 
 
 def costs() -> Costs:
@@ -264,8 +279,11 @@ def timings() -> Timings:
     )
 
 
-def sampled() -> LineSamples:
-    """Make samples of three lines: two phases of steps, and start-up, which is no part of a step."""
+def sampled(faster: float = 1.0) -> LineSamples:
+    """Make samples of three lines: two phases of steps, and start-up, which is no part of a step.
+
+    The loader's line takes less time by that factor.
+    """
     step = CallSite(role="call", file="train.py", line=40, function="main")
     data = CallSite(role="call", file="train.py", line=12, function="load")
     call = "torch.nn.Module.__call__"
@@ -273,7 +291,9 @@ def sampled() -> LineSamples:
         interval_seconds=0.01,
         samples=700,
         lines=(
-            SampledLine(phase="data_wait", samples=300, seconds=3.0, site=data, called="PIL.Image.open"),
+            SampledLine(
+                phase="data_wait", samples=round(300 / faster), seconds=3.0 / faster, site=data, called="PIL.Image.open"
+            ),
             SampledLine(phase="forward", samples=100, seconds=1.0, site=step, called=call, innermost="torch.conv2d"),
             SampledLine(phase="forward", samples=50, seconds=0.5, site=step, called=call, innermost="torch.relu"),
             SampledLine(phase="forward", samples=50, seconds=0.5),
@@ -347,11 +367,19 @@ def full_material(folder: Path) -> Material:
             Ceiling(name="matmul", seconds_per_sample=0.00001, bound_speedup=600.0),
         ),
         trace_path="/home/ada/work/.hotlap/20260131-142501-337/runs/0004/window.json.gz",
+        plan_profiled_steps=10,
+        plan_trace_path="/home/ada/work/.hotlap/20260131-142501-337/runs/0061/window.json.gz",
     )
+    before, after = lanes_before_and_after(folder)
     return Material(
         study=study,
         profile=Profile(evidence=RunEvidence(memory=memory(), sampled=sampled(), numbers=numbers(), observed_steps=10)),
-        lanes=lanes(folder),
+        plan_profile=Profile(
+            plan=study.plan,
+            evidence=RunEvidence(memory=memory(bytes_less=2**30), sampled=sampled(faster=4.0), observed_steps=10),
+        ),
+        lanes=before,
+        plan_lanes=after,
         command="hotlap tune --seed 3 train.py --epochs 1",
         seed=3,
         patch=PATCH,

@@ -197,6 +197,6 @@ def test_a_timeline_draws_every_span_once(tmp_path: Path) -> None:
     assert lanes is not None and found is not None and found.still is not None
     spans = found.drawn["layer"][1]["data"]["values"]
     assert len(spans) == sum(len(it.spans) for it in lanes.lanes)
-    assert {row[0] for row in found.table.rows} == {it["lane"] for it in spans}
+    assert {f"before|{row[0]}" for row in found.table.rows} == {it["row"] for it in spans}
     few = coarser(lanes, 10)
     assert sum(it.events for it in few.lanes) == sum(it.events for it in lanes.lanes)

@@ -140,6 +140,7 @@ def _presentable(material: Material) -> Material:
         material,
         study=presentable(material.study, directory),
         profile=presentable(material.profile, directory),
+        plan_profile=presentable(material.plan_profile, directory),
         patch=redacted_text(material.patch),
         source_lines=tuple(map(redacted_text, material.source_lines)),
     )

@@ -11,5 +11,5 @@ title = "Memory"
 
 
 def page(material: Material) -> Section[PageBlock]:
-    """The peaks of both sides, and the memory of the profiled, unmodified script in each step."""
+    """The peaks of both sides, and the memory of both in each watched step."""
     return Section(title, (Figure("memory-peaks", heading=True), Figure("memory", heading=True)))

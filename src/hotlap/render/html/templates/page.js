@@ -87,17 +87,33 @@
     show(0, whole);
   };
 
-  // What is not sought fades, and the number of hits is said.
+  // What is not sought fades, and the number of hits is said; with two parts also the time that the hits cover in each.
   const searchable = (figure, view) => {
     const field = figure.querySelector("[data-search]");
     if (!field) return;
-    const spans = view.data("spans").map((it) => it.name.toLowerCase());
+    const spans = view.data("spans").map((it) => ({ ...it, name: it.name.toLowerCase(), part: it.row.split("|")[0] }));
+    const parts = [...new Set(spans.map((it) => it.part))];
+    const number = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+    const time = (hits, part) =>
+      `${number.format(covered(hits.filter((it) => it.part === part)))} ${figure.dataset.unit} ${part}`;
     field.addEventListener("input", () => {
       const sought = field.value.trim().toLowerCase();
-      const hits = spans.filter((it) => it.includes(sought)).length;
-      figure.querySelector(".matches").textContent = sought ? `${hits} of ${spans.length} match` : "";
+      const hits = spans.filter((it) => it.name.includes(sought));
+      const times = parts.length > 1 ? `: ${parts.map((it) => time(hits, it)).join(", ")}` : "";
+      figure.querySelector(".matches").textContent = sought ? `${hits.length} of ${spans.length} match${times}` : "";
       view.signal("sought", sought).runAsync();
     });
+  };
+
+  // How much of the axis spans cover: what is nested, or at the same time elsewhere, counts once.
+  const covered = (spans) => {
+    let reached = -Infinity;
+    let sum = 0;
+    for (const it of [...spans].sort((one, other) => one.start - other.start)) {
+      sum += Math.max(0, it.end - Math.max(it.start, reached));
+      reached = Math.max(reached, it.end);
+    }
+    return sum;
   };
 
   // Dragging across the drawing selects a stretch; a click, which moves less than a few pixels, selects nothing.
