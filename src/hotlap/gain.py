@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hotlap.machine.label import machine_label
 from hotlap.objective import judge, p99_state
-from hotlap.records import Comparison, Kept, RecordedGain, Study
+from hotlap.records import Comparison, Kept, Outcome, RecordedGain, Study
 
 
 def comparison_of_plan(study: Study) -> Comparison | None:
@@ -21,6 +21,16 @@ def comparison_of_plan(study: Study) -> Comparison | None:
     comparisons = [it.verdict.comparison for it in study.outcomes if isinstance(it.verdict, Kept)]
     whole = [it for it in comparisons if it.candidate == study.plan and not it.baseline.settings]
     return whole[-1] if whole else None
+
+
+def own_comparison(outcome: Outcome) -> Comparison | None:
+    """The comparison that shows what this lever gains; None if there is none, or only that of a whole plan."""
+    comparison = getattr(outcome.verdict, "comparison", None)
+    if not isinstance(comparison, Comparison):
+        return None
+    added = set(comparison.candidate.settings) - set(comparison.baseline.settings)
+    is_whole = isinstance(outcome.verdict, Kept) and bool(outcome.together_with) and len(added) > 1
+    return None if is_whole else comparison
 
 
 def claimed(study: Study) -> Comparison | None:

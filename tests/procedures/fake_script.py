@@ -90,6 +90,7 @@ class FakeScript:
     baseline_steps: int | None = None
     has_loader: bool = False
     loader_trains: bool | None = None
+    loader_workers: int = 0
     reads_loss: bool = True
     repeatable: bool = True
     backwards_only: bool = False
@@ -406,6 +407,7 @@ class FakeExecutor(OneSlot):
             batch_size=self.script.batch_size,
             length=self.script.batches,
             batch_bytes=1000,
+            workers=self.script.loader_workers,
             trains=self.script.loader_trains,
         )
         return ScriptFacts(

@@ -30,7 +30,7 @@ from hotlap.render.notebook import fragment
 from hotlap.study import create_study, load_study, open_study
 
 STEP_SECONDS = 0.020
-BUSY = {"others": 0.6, "has_loader": True}
+BUSY = {"others": 0.6, "has_loader": True, "loader_workers": 2}
 
 
 def look(executor: FakeExecutor, **options: Any) -> Study:

@@ -267,7 +267,7 @@ def test_a_rule_that_stumbles_ends_nothing(evidence: Path, monkeypatch: pytest.M
 
 
 def test_what_a_small_budget_does_not_allow_is_left_out_and_said(evidence: Path) -> None:
-    study, executor = look(script(evidence, has_loader=True), budget_seconds=14.0)
+    study, executor = look(script(evidence, has_loader=True, loader_workers=2), budget_seconds=14.0)
     assert study.findings and {it.name for it in study.ceilings} == {"matmul"}
     assert any("loader alone was not timed" in it for it in study.warnings)
     assert executor.seconds <= 14.0

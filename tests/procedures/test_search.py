@@ -189,14 +189,17 @@ def test_only_and_skip() -> None:
     assert isinstance(left_out, Skipped) and "--only" in left_out.reason
 
 
-def test_ceilings_are_measured_where_there_is_a_loader() -> None:
-    script = FakeScript(has_loader=True, effects=MANY)
-    study, _ = search(script, only=("half",))
+@pytest.mark.parametrize("workers", [0, 2])
+def test_ceilings_are_measured_where_there_is_a_loader(workers: int) -> None:
+    script = FakeScript(has_loader=True, loader_workers=workers, effects=MANY)
+    study, executor = search(script, only=("half",))
+    replayed = [it for it in executor.requests if b"replay-batch" in it]
+    assert bool(replayed) == bool(workers), "a process that fetches its batches itself shows what the model alone takes"
     ceilings = {it.name: it for it in study.ceilings}
     assert set(ceilings) == {"loader-alone", "model-alone", "matmul"}
     truth = script.step_seconds(study.plan.__class__()) / (script.compute + script.optimizer)
     assert ceilings["model-alone"].bound_speedup == pytest.approx(truth, rel=0.1)
-    assert ceilings["loader-alone"].seconds_per_sample == pytest.approx(0.002)
+    assert ceilings["loader-alone"].seconds_per_sample == pytest.approx(0.002 / (1 + workers))
     assert study.model_flop_utilisation == pytest.approx(1e8 / 1e11 / 0.02, rel=0.01)
 
 

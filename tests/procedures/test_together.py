@@ -9,14 +9,18 @@ import msgspec
 import pytest
 from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
+from plain_report import plain
 
 from hotlap.experiment.options import Options
+from hotlap.gain import own_comparison
 from hotlap.levers.api import Lever
 from hotlap.levers.support.switching import Switch
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
 from hotlap.records import (
+    CaptureGradients,
     Kept,
+    LaunchRequest,
     NoGain,
     Outcome,
     Plan,
@@ -36,11 +40,13 @@ class Counting(FakeExecutor):
     def __init__(self, script: FakeScript, seed: int = 0) -> None:
         super().__init__(script, seed=seed)
         self.replicates: list[TurnRequest] = []
+        self.launched: list[LaunchRequest] = []
         self.launches = 0
 
-    def launch(self, request: object) -> Run:
+    def launch(self, request: LaunchRequest) -> Run:
         self.launches += 1
-        return super().launch(request)  # type: ignore[arg-type]
+        self.launched.append(request)
+        return super().launch(request)
 
     def take_turns(self, request: TurnRequest) -> Replicate:
         self.replicates.append(request)
@@ -233,7 +239,7 @@ class Misleading(Counting):
 
     def take_turns(self, request: TurnRequest) -> Replicate:
         turns = super().take_turns(request)
-        if len(request.arms) != 2:
+        if request.arms[0] == request.arms[1]:
             return turns
         rows = [
             tuple(0.7 * it for it in row) if "idle" in {one.lever for one in run.plan.settings} else row
@@ -308,7 +314,7 @@ def test_what_it_will_cost_is_said_before_it_begins() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_ten_levers_take_few_launches(seed: int) -> None:
-    """Tried one by one they took 140 to 190, by the same arithmetic."""
+    """Tried one by one they took 140 to 190, by the same arithmetic: half of them are the verification."""
     effects = {
         setting("precision"): Effect(compute=0.6),
         setting("fused"): Effect(optimizer=0.3),
@@ -322,4 +328,50 @@ def test_ten_levers_take_few_launches(seed: int) -> None:
     study, executor = search(FakeScript(effects=effects, optimizer=0.003), *levers, seed=seed)
     assert chosen(study) == {"precision", "fused", "layout", "compile", "loader"}
     assert study.verification is not None and study.verification.speed.verdict == "faster"
-    assert executor.launches <= 40
+    assert executor.launches <= 34
+
+
+def proof_runs(executor: Counting) -> list[LaunchRequest]:
+    return [it for it in executor.launched if it.assignment.instrument(CaptureGradients) is not None]
+
+
+def test_runs_that_only_widen_the_limit_of_a_proof_are_made_only_where_results_differ() -> None:
+    effects = {setting("half"): Effect(compute=0.5)}
+    _, close = search(FakeScript(effects=effects, **QUIET), switchable("half"))
+    assert len(proof_runs(close)) == 3, "the baseline, the plan, and the first step in float64"
+    effects = {setting("half"): Effect(compute=0.5, loss=1.002)}
+    study, far = search(FakeScript(effects=effects, **QUIET), switchable("half"))
+    assert len(proof_runs(far)) == 5, "its repeat, and with nudged weights"
+    assert not chosen(study)
+
+
+def test_a_script_that_does_not_repeat_itself_is_run_again_for_its_proof() -> None:
+    effects = {setting("half"): Effect(compute=0.5)}
+    _, executor = search(FakeScript(effects=effects, repeatable=False, **QUIET), switchable("half"))
+    assert len(proof_runs(executor)) == 5
+
+
+def test_a_clear_gain_needs_no_arm_without_the_lever_where_starting_takes_long() -> None:
+    effects = {setting("half"): Effect(compute=0.5), setting("feed"): Effect(data=0.05)}
+    levers = (switchable("half"), lever("feed", proof="exact"))
+    study, slow = search(FakeScript(effects=effects, startup_seconds=60.0, **QUIET), *levers)
+    assert chosen(study) == {"half", "feed"}
+    assert {len(it.arms) for it in slow.fresh()} == {3}
+    assert "a first measurement only" in kept(study, "feed").reason
+    assert own_comparison(outcomes(study)["feed"]) is None, "the whole plan's gain is not the lever's"
+    assert study.verification is not None
+    whole = f"{study.verification.speed.speedup.value:.2f}x"
+    rows = [it for it in plain(study).splitlines() if "feed" in it and "kept" in it]
+    assert rows and not any(whole in it for it in rows)
+    _, quick = search(FakeScript(effects=effects, **QUIET), *levers)
+    assert {len(it.arms) for it in quick.fresh()} == {4}
+
+
+def test_a_slow_start_is_paid_about_twenty_times() -> None:
+    """The script and its profile, first measurements, the proof, and the fifteen launches of a verification."""
+    effects = {setting("half"): Effect(compute=0.5), setting("step"): Effect(optimizer=0.2)}
+    levers = (switchable("half"), switchable("step"), switchable("idle"))
+    script = FakeScript(effects=effects, optimizer=0.004, startup_seconds=60.0, **QUIET)
+    study, executor = search(script, *levers)
+    assert chosen(study) == {"half", "step"}
+    assert executor.launches <= 2 + 2 + 3 + 15

@@ -68,7 +68,10 @@ def measure_ceilings(trials: Trials, draft: StudyDraft, observation: Observation
     if run.facts.training_loaders:
         rates = _loader_alone(trials, draft, situation)
         ceilings += _loader_ceiling(run.facts, phases, rates)
-        ceilings += _model_ceiling(trials, draft, phases)
+        if _shows_the_model(run.facts, phases, trials.options.delta):
+            ceilings += _model_by_account(phases)
+        else:
+            ceilings += _model_ceiling(trials, draft, phases)
     utilisation, matmul = flop_utilisation(run.facts, machine, phases, draft)
     ceilings += matmul
     situation = msgspec.structs.replace(situation, ceilings=tuple(ceilings), loader_rates=rates)
@@ -81,8 +84,11 @@ def ceilings_launches(trials: Trials, observation: Observation, machine: Machine
     if not observation.facts.training_loaders:
         return Launches(0, 0.0, "")
     settings = _swept(_situation(trials, observation, machine))
-    seconds = trials.costs.of_replicate(_MODEL_ARMS, FEWEST_ROUNDS) + _sweep_cost(trials, settings)
-    return Launches(len(_MODEL_ARMS) + bool(settings), seconds, "for the loader and the model alone", spare=True)
+    launches, seconds = int(bool(settings)), _sweep_cost(trials, settings)
+    if not _shows_the_model(observation.facts, observation.account, trials.options.delta):
+        launches += len(_MODEL_ARMS)
+        seconds += trials.costs.of_replicate(_MODEL_ARMS, FEWEST_ROUNDS)
+    return Launches(launches, seconds, "for the loader and the model alone", spare=True)
 
 
 def _situation(trials: Trials, observation: Observation, machine: Machine) -> Situation:
@@ -193,6 +199,27 @@ def _loader_ceiling(facts: ScriptFacts, phases: PhaseAccount, rates: tuple[Loade
 # ---------------------------------------------------------------------------------------------
 # The model alone
 # ---------------------------------------------------------------------------------------------
+
+
+def _shows_the_model(facts: ScriptFacts, phases: PhaseAccount, delta: float) -> bool:
+    """Whether the time account already shows what the model alone takes, so that it needs no launches.
+
+    So it is on a CPU if the training process fetches its batches itself: nothing goes on at the same time. On a device
+    the ceiling bounds no lever if steps wait less for data than the smallest gain worth having.
+    """
+    if facts.device.partition(":")[0] == "cpu":
+        return all(it.workers == 0 for it in facts.training_loaders)
+    return phases.seconds_in("data_wait") <= delta * phases.wall
+
+
+def _model_by_account(phases: PhaseAccount) -> list[Ceiling]:
+    computing = phases.wall - phases.seconds_in("data_wait")
+    if computing <= 0:
+        return []
+    per_sample = computing / max(1e-9, phases.samples_per_step)
+    text = f"The model alone, without the wait for data, trains {1 / per_sample:.4g} samples per second."
+    bound = max(1.0, phases.wall / computing)
+    return [Ceiling(name="model-alone", seconds_per_sample=per_sample, bound_speedup=bound, text=text)]
 
 
 def _model_ceiling(trials: Trials, draft: StudyDraft, phases: PhaseAccount) -> list[Ceiling]:

@@ -21,6 +21,7 @@ from hotlap.experiment.costs import (
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.repeat import repeated
+from hotlap.experiment.unmodified import UnmodifiedRuns
 from hotlap.measure.disturbance import disturbance
 from hotlap.records import (
     Accelerator,
@@ -88,6 +89,7 @@ class Trials:
     keep cores busy. ``waits_in_vain`` counts the waits after which the machine was no quieter, at most
     ``most_waits``, and ``again_seconds`` is the time of such waits and the measurements after them. ``on_repetition``
     is called with the number of repetitions so far when a trial is repeated because it was killed from outside.
+    ``unmodified`` remembers the last runs of the unmodified script.
     """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
@@ -109,6 +111,7 @@ class Trials:
         self.again_seconds = 0.0
         self.cuts_replicates = False
         self.on_repetition: Callable[[int], object] = lambda count: None
+        self.unmodified = UnmodifiedRuns(workload, options.seed)
         self._repetitions = 0
         self._replicates_taken: dict[str, int] = {}
 
@@ -244,7 +247,9 @@ class Trials:
             known = next(answers, None)
             return self.executor.launch(request) if known is None else known
 
-        return repeated(ask, lambda run: (run,), self._note_repetition, allowed=self._time_is_left)
+        run = repeated(ask, lambda run: (run,), self._note_repetition, allowed=self._time_is_left)
+        self.unmodified.note(request.assignment, run, self.own_plan)
+        return run
 
     def _note_repetition(self) -> None:
         self._repetitions += 1
@@ -382,6 +387,8 @@ class Trials:
             elapsed_seconds = self.spent_seconds - began if alone else turns.wall_seconds
             self.costs.learn_replicate(turns, [it.plan for it in request.arms], elapsed_seconds, shape)
             self._learn_room(turns, len(request.arms))
+            for arm, run in zip(request.arms, turns.runs, strict=True):
+                self.unmodified.note(arm, run, self.own_plan)
         return turns
 
     def _learn_room(self, turns: Replicate, arms: int) -> None:

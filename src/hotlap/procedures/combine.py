@@ -9,7 +9,7 @@ proved on fresh launches.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import fmean
@@ -43,10 +43,17 @@ class Combination:
     idle: Mapping[str, Comparison] = field(default_factory=dict)
 
 
-def combine(trials: Trials, draft: StudyDraft, base: Plan, settings: Sequence[Setting]) -> Combination | None:
+def combine(
+    trials: Trials,
+    draft: StudyDraft,
+    base: Plan,
+    settings: Sequence[Setting],
+    gained_alone: Collection[Setting] = (),
+) -> Combination | None:
     """The best combination of these settings (most promising first) on top of ``base``.
 
-    None if there is no time for it, or the script does not support it.
+    ``gained_alone`` are those that a launch has shown to gain by themselves. None if there is no time for it, or the
+    script does not support it.
     """
     group = Move(settings=tuple(settings[:MOST]))
     idle: dict[str, Comparison] = {}
@@ -62,7 +69,7 @@ def combine(trials: Trials, draft: StudyDraft, base: Plan, settings: Sequence[Se
         useless = [it for it in group.settings if not taken.pays(effects[it])]
         if not useless:
             return taken.combination(group, idle)
-        dropped = _to_drop(useless, effects)
+        dropped = _to_drop(useless, effects, gained_alone)
         idle.update({it.lever: effects[it] for it in dropped})
         group = Move(settings=tuple(it for it in group.settings if it not in dropped))
     return None
@@ -78,10 +85,15 @@ def _all_but_one(group: Move) -> list[Move]:
     return [group, *(_without(group, it) for it in group.settings)]
 
 
-def _to_drop(useless: Sequence[Setting], effects: Mapping[Setting, Comparison]) -> list[Setting]:
-    """All harmful levers, else only the least useful one: two may be useless only because of each other."""
-    harmful = [it for it in useless if effects[it].speed.speedup.high < 1]
-    return harmful or [min(useless, key=lambda it: effects[it].speed.speedup.value)]
+def _to_drop(
+    useless: Sequence[Setting], effects: Mapping[Setting, Comparison], gained_alone: Collection[Setting]
+) -> list[Setting]:
+    """All levers that are harmful or gain neither alone nor next to the others; else only the least useful one.
+
+    Two that gain alone may be useless only because of each other.
+    """
+    clear = [it for it in useless if effects[it].speed.speedup.high < 1 or it not in gained_alone]
+    return clear or [min(useless, key=lambda it: effects[it].speed.speedup.value)]
 
 
 def _without(move: Move, setting: Setting) -> Move:

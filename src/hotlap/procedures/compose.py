@@ -16,6 +16,7 @@ from typing import TypeAlias
 from hotlap import plan as plans_of
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.trials import Failure, Trials
+from hotlap.measure.speed import HEADLINE_REPLICATES
 from hotlap.procedures.combine import Combination, combine
 from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, screen, screen_one
 from hotlap.procedures.verdicts import no_gain_within_launch
@@ -23,6 +24,9 @@ from hotlap.records import Comparison, Move, Outcome, Plan, Run, Setting
 
 _CLEAR = 1.15
 """The gain of a single replicate that noise cannot explain."""
+
+_CHEAP_SECONDS = 60.0
+"""An arm that takes so long to start, in all replicates together, is launched to give a clear gain an interval."""
 
 After: TypeAlias = Callable[[Plan, Run], Sequence[Prospect]]
 """The levers worth screening on top of a plan, given a run of it."""
@@ -45,6 +49,11 @@ class Part:
     def lever(self) -> str:
         return self.setting.lever
 
+    @property
+    def gain(self) -> float | None:
+        """Its gain in a first measurement, next to the levers chosen before it."""
+        return self.choices[0].gain
+
 
 @dataclass(frozen=True, slots=True)
 class Composition:
@@ -57,6 +66,16 @@ class Composition:
 def plan_of(parts: Sequence[Part]) -> Plan:
     """The plan of these levers."""
     return plans_of.with_move(plans_of.EMPTY, Move(settings=tuple(it.setting for it in parts)))
+
+
+def has_own_arm(trials: Trials, part: Part) -> bool:
+    """Whether a verification should also launch the plan without this lever.
+
+    So it should if its gain next to the others is unknown. A lever that a first measurement clearly shows has no such
+    arm where starting one takes long.
+    """
+    seconds = HEADLINE_REPLICATES * trials.costs.startup_seconds
+    return part.comparison is None and ((part.gain or 0.0) < _CLEAR or seconds <= _CHEAP_SECONDS)
 
 
 def compose(
@@ -101,10 +120,12 @@ def _one_on_top_of_another(
 ) -> tuple[list[Part], Hopeful]:
     """Choose the best lever that needs a process of its own, then the best on top of it, until none is promising.
 
-    Two levers may have the same effect. Promising levers that were not chosen remain open.
+    Two levers may have the same effect. Promising levers that were not chosen remain open; those whose first
+    measurement is not worth another launch are not measured again.
     """
     far = (1 + trials.options.delta) * (1 + noise)
     parts: list[Part] = []
+    left: Hopeful = {}
     waiting = dict(hopeful)
     while waiting:
         name, choices = max(waiting.items(), key=lambda it: it[1][0].gain or 0.0)
@@ -114,10 +135,18 @@ def _one_on_top_of_another(
             break
         parts.append(Part(tuple(choices)))
         del waiting[name]
-        best = {name: (choices[0].setting,) for name, choices in waiting.items()}
+        freed = choices[0].gain or 1.0
+        best = {name: (it[0].setting,) for name, it in waiting.items() if _may_gain(it[0], freed, trials.options.delta)}
         others = [replace(it, settings=best[it.lever.name]) for it in prospects if it.lever.name in best]
+        rest = {name: it for name, it in waiting.items() if name not in best}
         waiting = screen(trials, draft, plan_of(parts), others, noise=noise, again=True) if others else {}
-    return parts, waiting
+        left |= rest
+    return parts, {**left, **waiting}
+
+
+def _may_gain(first: Screened, freed: float, delta: float) -> bool:
+    """Whether a lever may be worth having on top of one that gains ``freed``, in a step that much shorter."""
+    return first.gain is None or (first.gain - 1) * freed >= delta
 
 
 def _screened_again(
@@ -170,7 +199,8 @@ def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequ
     """The best combination; a single lever needs only its screening."""
     firsts = [it[0] for it in seen.values()]
     if len(firsts) > 1:
-        together = combine(trials, draft, base, [it.setting for it in firsts])
+        gained = [it.setting for it in firsts if it.comparison is not None and it.comparison.speed.speedup.low > 1]
+        together = combine(trials, draft, base, [it.setting for it in firsts], gained)
         if together is not None:
             return together
     best = max(firsts, key=lambda it: it.gain or 0.0, default=None)

@@ -15,13 +15,16 @@ from hotlap.experiment.prove import Prover, affordable_steps, usual_proof_cost
 from hotlap.experiment.trials import Trials
 from hotlap.measure import speed
 from hotlap.procedures.budget import affordable_way
-from hotlap.procedures.compose import Part, plan_of, split
+from hotlap.procedures.compose import Part, has_own_arm, plan_of, split
 from hotlap.procedures.screen import Prospect, screenings, screenings_in_one_launch
 from hotlap.procedures.verify import verification_cost
 from hotlap.records import Machine, Plan, Setting
 
 _PROOF_LAUNCHES = 5
 """Baseline, its repeat, candidate, with nudged weights, and in another precision."""
+
+_USUAL_PROOF_LAUNCHES = 3
+"""Without the repeat and the nudged weights, which a search needs only for results that differ by more than 0.1 %."""
 
 _FIRST, _PROOF = "for first measurements", "to prove what looks faster"
 
@@ -38,7 +41,7 @@ def first_forecast(trials: Trials, levers: int, stages: Sequence[Launches] = ())
     return Forecast.of(
         Launches(launches, seconds, _FIRST, spare=True),
         Launches(
-            (_PROOF_LAUNCHES + 3 * speed.HEADLINE_REPLICATES) * is_proved,
+            (_USUAL_PROOF_LAUNCHES + 3 * speed.HEADLINE_REPLICATES) * is_proved,
             _first_proof(trials) if is_proved else 0.0,
             _PROOF,
         ),
@@ -102,9 +105,9 @@ def trials_forecast(trials: Trials, prover: Prover, plan: Plan, candidates: Sequ
 def settling_forecast(trials: Trials, prover: Prover, parts: Sequence[Part]) -> Forecast:
     """Forecast the proof of a plan, and its verification next to itself without each lever whose gain is not known."""
     plan = plan_of(parts)
-    names = [it.lever for it in parts if it.comparison is None] if len(parts) > 1 else []
+    names = [it.lever for it in parts if has_own_arm(trials, it)] if len(parts) > 1 else []
     rounding = any(prover.proof_for(it) != "exact" for it in plan.settings)
-    launches = _PROOF_LAUNCHES * rounding + (3 + len(names)) * speed.HEADLINE_REPLICATES
+    launches = _USUAL_PROOF_LAUNCHES * rounding + (3 + len(names)) * speed.HEADLINE_REPLICATES
     return Forecast.of(Launches(launches, verification_cost(trials, prover, plan, without=names), _PROOF))
 
 
@@ -132,7 +135,7 @@ def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> F
         (
             Launches(launches, seconds, _FIRST, spare=True),
             Launches(
-                _PROOF_LAUNCHES * rounding + 3 * speed.HEADLINE_REPLICATES,
+                _USUAL_PROOF_LAUNCHES * rounding + 3 * speed.HEADLINE_REPLICATES,
                 proof + verification_cost(trials, None, plans_of.EMPTY),
                 _PROOF,
             ),

@@ -19,7 +19,7 @@ from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import FEWEST_ARMS, Failure, Trials
 from hotlap.measure import speed
 from hotlap.objective import judge
-from hotlap.procedures.compose import Part, plan_of
+from hotlap.procedures.compose import Part, has_own_arm, plan_of
 from hotlap.procedures.verdicts import as_a_whole, no_gain, of_quality
 from hotlap.procedures.verify import Verification, measure_plan, verification_cost
 from hotlap.records import (
@@ -177,7 +177,8 @@ class Together:
         """
         plan = plan_of(parts)
         room = max(0, self._trials.arms_at_once - FEWEST_ARMS)
-        without = [it.lever for it in parts if it.comparison is None][:room] if len(parts) > 1 else []
+        wanted = [it.lever for it in parts if has_own_arm(self._trials, it)] if len(parts) > 1 else []
+        without = wanted[:room]
         while True:
             cost = verification_cost(self._trials, None, plan, self._fewest_rounds, without=without)
             if self._trials.fits(cost):
@@ -224,7 +225,7 @@ class Together:
             own = shown.get(part.lever) or part.comparison
             self._note(
                 part.setting,
-                _kept(own, comparison, quality, _others(parts, part), options.accept_unverified),
+                _kept(part, own, comparison, quality, _others(parts, part), options.accept_unverified),
                 together_with=_others(parts, part),
             )
         return self._settled(plan_of(parts), found)
@@ -252,6 +253,7 @@ def _held_to_family(parts: Mapping[str, Comparison]) -> dict[str, Comparison]:
 
 
 def _kept(
+    part: Part,
     own: Comparison | None,
     whole: Comparison,
     quality: Quality,
@@ -265,7 +267,7 @@ def _kept(
     verdict = of_quality(comparison, quality, accept_unverified)
     if not isinstance(verdict, Kept):
         return verdict
-    return replace_reason(verdict, _where_from(own, others))
+    return replace_reason(verdict, _where_from(part, own, others))
 
 
 def replace_reason(verdict: Kept, sentence: str) -> Kept:
@@ -273,8 +275,11 @@ def replace_reason(verdict: Kept, sentence: str) -> Kept:
     return msgspec.structs.replace(verdict, reason=f"{sentence} {verdict.reason}".strip())
 
 
-def _where_from(own: Comparison | None, others: tuple[str, ...]) -> str:
+def _where_from(part: Part, own: Comparison | None, others: tuple[str, ...]) -> str:
     names = ", ".join(others)
+    if own is None and part.gain is not None:
+        first = f"its own share was seen in a first measurement only (one replicate, no interval): {part.gain:.2f}x"
+        return f"Verified together with {names}; {first}."
     if own is None:
         return f"Verified together with {names}; what it gives by itself was not measured."
     if own.within_launch:

@@ -11,6 +11,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from hotlap.gain import own_comparison
 from hotlap.records import (
     SECONDS_PER_SAMPLE,
     Comparison,
@@ -111,7 +112,7 @@ def skipped_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
 def row(outcome: Outcome, step_seconds: float | None = None, details: str = "") -> Row:
     """One tried lever as displayed. ``step_seconds`` is the step time without it, if known."""
     verdict = outcome.verdict
-    comparison = getattr(verdict, "comparison", None)
+    comparison, judged = own_comparison(outcome), getattr(verdict, "comparison", None)
     tone, word = verdict_word(outcome)
     compiled = _compile_lines(outcome.compile, comparison, step_seconds) if outcome.compile else ()
     return Row(
@@ -119,7 +120,7 @@ def row(outcome: Outcome, step_seconds: float | None = None, details: str = "") 
         lever=text.one_line(outcome.lever),
         values=text.setting_values(outcome.setting) if outcome.setting else "",
         speedup=_speedup_cell(comparison, verdict),
-        quality=quality_word(comparison.quality) if comparison else "",
+        quality=quality_word(judged.quality) if judged else "",
         memory=_memory_cell(comparison, verdict),
         verdict=word,
         reason=_reason(outcome),
@@ -193,8 +194,9 @@ def _step_seconds(outcome: Outcome, outcomes: Sequence[Outcome], account: PhaseA
         return None
     seconds = account.wall
     for it in outcomes:
-        if isinstance(it.verdict, Kept) and it.setting in comparison.baseline.settings:
-            seconds /= it.verdict.comparison.speed.speedup.value
+        own = own_comparison(it) if isinstance(it.verdict, Kept) else None
+        if own is not None and it.setting in comparison.baseline.settings:
+            seconds /= own.speed.speedup.value
     return seconds
 
 

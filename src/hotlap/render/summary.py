@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hotlap.gain import claimed, comparison_of_plan
+from hotlap.gain import claimed, comparison_of_plan, own_comparison
 from hotlap.objective import is_speed
 from hotlap.records import Comparison, Costs, Kept, Setting, Study
 from hotlap.render import text
@@ -67,7 +67,7 @@ def _changed(study: Study, gained: Comparison | None) -> Iterator[Row]:
     if len(settings) > _SETTINGS_IN_LINES:
         yield Row(label, ("; ".join(map(_setting, settings)),), most=7, least=3)
         return
-    gains = {it.setting: it.verdict.comparison for it in study.outcomes if isinstance(it.verdict, Kept)}
+    gains = {it.setting: own_comparison(it) for it in study.outcomes if isinstance(it.verdict, Kept)}
     with_gains = len(settings) > 1 and gained is not None and is_speed(study.objective)
     items = tuple(_setting(it) + (_gain(gains.get(it)) if with_gains else "") for it in settings)
     yield Row(label, items, is_list=True, most=8, least=3)

@@ -25,9 +25,11 @@ _SEVERITY: Mapping[QualityVerdict, int] = {"exact": 0, "within": 1, "not-verifie
 class ParityEvidence:
     """The runs behind a verdict; all have the same seed, and none is timed.
 
-    ``baseline_again`` is the baseline once more. ``nudged`` is the baseline with its initial weights moved by one unit
-    in the last place, ``reference`` the baseline in float64 (its first step is enough), ``reseeded`` the baseline with
-    other random numbers for what cannot be aligned (dropout, augmentation), ``rounded`` the baseline with its initial
+    ``baseline_again`` is the baseline once more; without it ``repeated`` are two other runs of the unmodified script,
+    which show whether it is repeatable (G1) and do not widen the limit of G3. ``nudged`` is the baseline with its
+    initial weights moved by one unit in the last place, ``reference`` the baseline in float64 (its first step is
+    enough), ``reseeded`` the baseline with other random numbers for what cannot be aligned (dropout, augmentation),
+    ``rounded`` the baseline with its initial
     weights rounded to a lever's lower precision (its first step is enough). ``seeds`` are (baseline, candidate) pairs
     of runs, each pair with a seed of its own, for levers that change what is learned. ``changes_precision`` chooses the
     rule of G2; ``allowed`` are the fields of ``Invariants`` that the lever declares to change; ``noisy`` says that
@@ -36,9 +38,10 @@ class ParityEvidence:
     """
 
     baseline: Run
-    baseline_again: Run
     candidate: Run
     proof: Proof
+    baseline_again: Run | None = None
+    repeated: tuple[Run, Run] | None = None
     nudged: Run | None = None
     reference: Run | None = None
     reseeded: Run | None = None
@@ -57,6 +60,8 @@ def judge(evidence: ParityEvidence) -> Parity:
     is not zero, and never less than 0.1 % where the script is noisy (the verdict is then ``within``). ``rounding``
     needs G0, a repeatable baseline (G1) and G3; G2 where the gradients of the first step were captured. ``behaviour``
     needs G0 and G4. A gate that fails means ``lost``; one that is needed and stayed open means ``not-verified``.
+
+    Raises :class:`ValueError` without two runs of the unmodified script.
     """
     gates = tuple(_gates(evidence))
     verdict = _verdict(evidence, gates)
@@ -90,12 +95,12 @@ def judge_exact(replicates: Sequence[Sequence[Run]]) -> Parity:
 
 
 def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
-    baseline, candidate, again = evidence.baseline, evidence.candidate, evidence.baseline_again
+    baseline, candidate = evidence.baseline, evidence.candidate
     if evidence.samples_factor != 1 and not is_scaled(baseline, candidate, evidence.samples_factor):
         yield GateResult(gate="G0", passed=False, text="The script's batches stayed as they were.")
         return
     yield compare_invariants(baseline.invariants, candidate.invariants, allowed=evidence.allowed)
-    yield repeatability(baseline, again)
+    yield repeatability(*_own_pair(evidence))
     if evidence.proof == "behaviour" and evidence.samples_factor != 1:
         yield learning_at_equal_samples(evidence.seeds, evidence.samples_factor)
         return
@@ -106,7 +111,10 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
         yield on_every_rank(
             ranks_of(baseline, candidate),
             lambda rank: exact_trajectory(
-                of_rank(baseline, rank), of_rank(candidate, rank), again=of_rank(again, rank), noisy=evidence.noisy
+                of_rank(baseline, rank),
+                of_rank(candidate, rank),
+                again=of_rank(_own_pair(evidence)[1], rank),
+                noisy=evidence.noisy,
             ),
         )
         return
@@ -126,14 +134,27 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
 
 
 def _trajectory_of(evidence: ParityEvidence, rank: int) -> GateResult:
-    nudged, reseeded = (of_rank(it, rank) if it is not None else None for it in (evidence.nudged, evidence.reseeded))
-    return trajectory(
-        of_rank(evidence.baseline, rank),
-        of_rank(evidence.candidate, rank),
-        again=of_rank(evidence.baseline_again, rank),
-        nudged=nudged,
-        reseeded=reseeded,
+    again, nudged, reseeded = (
+        of_rank(it, rank) if it is not None else None
+        for it in (evidence.baseline_again, evidence.nudged, evidence.reseeded)
     )
+    baseline, candidate = of_rank(evidence.baseline, rank), of_rank(evidence.candidate, rank)
+    return trajectory(baseline, candidate, again=again, nudged=nudged, reseeded=reseeded)
+
+
+def _own_pair(evidence: ParityEvidence) -> tuple[Run, Run]:
+    """Two runs of the unmodified script with the same seed."""
+    if evidence.baseline_again is not None:
+        return evidence.baseline, evidence.baseline_again
+    if evidence.repeated is None:
+        raise ValueError("A proof needs two runs of the unmodified script.")
+    return evidence.repeated
+
+
+def needs_more_runs(parity: Parity) -> bool:
+    """Whether more runs of the baseline, which widen the limit of G3, might show that the results are the same."""
+    others = (it for it in parity.gates if it.gate not in {"G1", "G3"})
+    return parity.verdict not in {"exact", "within"} and all(it.passed is not False for it in others)
 
 
 def _verdict(evidence: ParityEvidence, gates: tuple[GateResult, ...]) -> QualityVerdict:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hotlap.gain import claimed
+from hotlap.gain import claimed, own_comparison
 from hotlap.records import Kept, Outcome, Setting, Study, Value
 from hotlap.render import text
 from hotlap.render.blocks import Fact
@@ -51,10 +51,10 @@ def _literal(value: Value) -> str:
 
 
 def _gain(outcome: Outcome) -> str:
-    verdict = outcome.verdict
-    if not isinstance(verdict, Kept) or verdict.comparison.speed.verdict != "faster":
+    comparison = own_comparison(outcome)
+    if not isinstance(outcome.verdict, Kept) or comparison is None or comparison.speed.verdict != "faster":
         return ""
-    speedup = verdict.comparison.speed.speedup
+    speedup = comparison.speed.speedup
     return f"{text.ratio(speedup.value)} ({text.interval(speedup)})"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from hotlap.gain import own_comparison
 from hotlap.records import Comparison, Estimate, Kept, Outcome, Plan, QualityLost, Study
 from hotlap.render import text
 from hotlap.render.blocks import Table
@@ -152,8 +153,8 @@ def _row(name: str, above: float, comparison: Comparison, kind: str, word: str) 
 
 
 def _timed(outcomes: Iterable[Outcome]) -> list[tuple[Outcome, Comparison]]:
-    found = ((it, getattr(it.verdict, "comparison", None)) for it in outcomes)
-    timed = [(it, comparison) for it, comparison in found if isinstance(comparison, Comparison)]
+    found = ((it, own_comparison(it)) for it in outcomes)
+    timed = [(it, comparison) for it, comparison in found if comparison is not None]
     return sorted(timed, key=lambda it: (not isinstance(it[0].verdict, Kept), len(it[1].baseline.settings)))
 
 
