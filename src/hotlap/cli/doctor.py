@@ -83,7 +83,7 @@ def _nodes(choices: argparse.Namespace) -> int:
         nodes = api.machines_of_cluster(TrialCluster(kind="ray", address=choices.address), directory)
     if choices.json:
         remarks = list(remarks_on(nodes))
-        screen.document("doctor-cluster", {"nodes": dict(nodes), "remarks": remarks})
+        screen.document("nodes", {"nodes": dict(nodes), "remarks": remarks})
     else:
         screen.show(cluster(nodes))
     return 0

@@ -64,7 +64,6 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "advice": tuple[_Advice, ...],
             "collectives": CollectiveRates | None,
         },
-        "doctor-cluster": {"nodes": dict[str, Machine], "remarks": tuple[str, ...]},
         "export": {"format": str, "study": str, "written": tuple[str, ...]},
         "findings": {"rules": tuple[RulePage, ...]},
         "levers": {"levers": tuple[LeverPage, ...]},
@@ -75,6 +74,7 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "fixed": dict[str, int],
         },
         "new": {"directory": str, "files": tuple[str, ...], "replaced": tuple[str, ...]},
+        "nodes": {"nodes": dict[str, Machine], "remarks": tuple[str, ...]},
         "rules": {"rules": tuple[LintRule, ...]},
         "trace": {
             "traces": tuple[Breakdown, ...],
