@@ -61,8 +61,8 @@ def assert_one_sentence(error: TraceError) -> None:
         (b'[{"name": "x", "value": 3}]', "a.json", "none of a kind that torch.profiler writes"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": -1}]}', "a.json", "no sensible"),
         (b'{"traceEvents"', "a.json", "stops before"),
-        (gzip.compress(b"{}"), "a.json.gz", "no traceEvents"),
-        (gzip.compress(b"plain text"), "a.json.gz", "not JSON"),
+        (gzip.compress(b"{}", mtime=0), "a.json.gz", "no traceEvents"),
+        (gzip.compress(b"plain text", mtime=0), "a.json.gz", "not JSON"),
     ],
 )
 def test_files_that_are_no_traces_are_refused_in_one_sentence(

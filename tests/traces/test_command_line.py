@@ -59,7 +59,7 @@ def event(**fields: Any) -> bytes:
     [
         ("empty.json", b"", "The file is empty."),
         ("empty.json.gz", b"", "The file is empty."),
-        ("hollow.json.gz", gzip.compress(b""), "blank"),
+        ("hollow.json.gz", gzip.compress(b"", mtime=0), "blank"),
         ("words.json", b"no trace", "not JSON"),
         ("other.json", b'{"loss": [1, 2, 3]}', "JSON but no trace"),
         ("list.json", b'[{"loss": 1}]', "none of a kind that torch.profiler writes"),
