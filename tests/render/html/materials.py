@@ -409,6 +409,7 @@ def hostile_material(folder: Path) -> Material:
             rates=(BatchRate(scale=2.0, samples_per_step=2, batch_size=2, error=ATTACK),),
         ),
         memory_estimate=MemoryEstimate(peaks=(EstimatedPeak(error=ATTACK),)),
+        scale=msgspec.structs.replace(scale_prediction(), assumptions=(ATTACK,)),
         candidates=(
             Candidate(
                 plan=Plan(settings=(setting,)),

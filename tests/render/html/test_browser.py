@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CHARTS = {"replicates", "step-series", "step-histogram", "steps", "levers", "ceilings", "losses", "difference",
           "loader", "batch-search", "batch-search-memory", "batch-sizes", "memory-peaks", "memory", "memory-account",
-          "flame", "timeline", "candidates"}  # fmt: skip
+          "flame", "timeline", "candidates", "loss-scale"}  # fmt: skip
 TEXT_CONTRAST, LARGE_TEXT_CONTRAST, GRAPHICS_CONTRAST = 4.5, 3.0, 3.0
 """Web Content Accessibility Guidelines 2.2, criteria 1.4.3 and 1.4.11, level AA."""
 
@@ -181,11 +181,13 @@ def test_spans_are_found_by_name(browser: Browser, full_page: Path) -> None:
         assert page.evaluate(faded) == 0
         page.fill("#figure-flame [data-search]", "  IMAGE ")
         page.wait_for_function(f"() => ({faded})() > 0")
-        assert page.inner_text("#figure-flame .matches") == "1 of 9 match"
-        assert page.evaluate(faded) == 8
+        assert page.inner_text("#figure-flame .matches") == "2 of 18 match: 300 ms before, 75 ms after"
+        assert page.evaluate(faded) == 16
         page.fill("#figure-flame [data-search]", "")
         page.wait_for_function(f"() => ({faded})() === 0")
         assert page.inner_text("#figure-flame .matches") == ""
+        page.fill("#figure-timeline [data-search]", "ampere")
+        assert page.inner_text("#figure-timeline .matches").endswith("match: 0.9 ms before, 0 ms after")
         page.fill("#figure-timeline [data-search]", "no such name")
         assert page.inner_text("#figure-timeline .matches").startswith("0 of ")
     with opened(browser, full_page, java_script_enabled=False) as page:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hotlap.render import text
 from hotlap.render.blocks import Block, Note, Table
 from hotlap.render.material import Material
 from hotlap.render.scaling import (
@@ -12,6 +13,8 @@ from hotlap.render.scaling import (
     trust_sentences,
 )
 from hotlap.render.sections.api import Section
+
+_LONGEST_NOTE = 1000
 
 order = 36
 title = "On more devices"
@@ -25,4 +28,5 @@ def everywhere(material: Material) -> Section[Block] | None:
     notes = (
         change_sentence(found), *price_and_failure_sentences(found), *trust_sentences(found), *found.assumptions
     )  # fmt: skip
-    return Section(title, (Table(CURVE_HEADINGS, curve_rows(found)), *(Note(it) for it in notes if it)))
+    notes_shown = (Note(text.one_line(it, limit=_LONGEST_NOTE)) for it in notes if it)
+    return Section(title, (Table(CURVE_HEADINGS, curve_rows(found)), *notes_shown))

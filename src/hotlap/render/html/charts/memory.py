@@ -19,10 +19,13 @@ _FEWEST = 3
 _LARGEST_BOTTOM = 0.8
 """The axis begins at most at this share of the peak, so that small changes look small."""
 
+_BELOW = 0.98
+"""So that the lowest line is not drawn on the axis."""
+
 _KINDS = {
     "device, allocated": ("allocated_bytes", "var(--kept)"),
     "device, reserved": ("reserved_bytes", "var(--not-kept)"),
-    "host": ("host_bytes", "var(--as-it-is)"),
+    "host": ("host_bytes", "var(--verified)"),
 }
 
 _SIDE_COLOURS = {BEFORE: "var(--as-it-is)", AFTER: "var(--kept)"}
@@ -119,7 +122,7 @@ def _drawn(
         for step, amount in enumerate(it.bytes, start=1)
     ]
     x = {"field": "step", "type": "quantitative", "title": "watched step", "axis": {"tickMinStep": 1}}
-    bottom = min(least, _LARGEST_BOTTOM * peak) / unit
+    bottom = min(_BELOW * least, _LARGEST_BOTTOM * peak) / unit
     y = {"type": "quantitative", "title": unit_name, "scale": {"domainMin": bottom, "zero": False}}
     dash = {"condition": {"test": f"datum.side === '{BEFORE}'", "value": [5, 3]}, "value": [1, 0]}
     layers: list[Specification] = [
@@ -160,13 +163,14 @@ def _notes(
 ) -> Iterator[str]:
     yield " ".join(_MEANINGS[it] for it in kinds)
     if after is not None:
-        yield "Broken lines are the unmodified script, solid ones the same steps with the plan."
-    for of, side in ((memory, f" {BEFORE}" if after is not None else ""), (after, f" {AFTER}")):
-        if of is not None and of.peak_allocated_bytes:
-            yield f"Within steps the device held up to {text.size(of.peak_allocated_bytes)}{side}."
+        yield "Dashed lines: the unmodified script. Solid lines: the same steps with the plan."
+    sides = [(memory, f" {BEFORE}"), (after, f" {AFTER}")] if after is not None else [(memory, "")]
+    peaks = [f"{text.size(of.peak_allocated_bytes)}{side}" for of, side in sides if of.peak_allocated_bytes]
+    if peaks:
+        yield f"Within steps the device held up to {' and '.join(peaks)}."
     if limit:
         drawn = " (the dotted line)" if limit < LIMIT_IN_SIGHT * peak else ""
         yield f"The device has {text.size(limit)}{drawn}."
-    for of, side in ((memory, f" {BEFORE}" if after is not None else ""), (after, f" {AFTER}")):
-        if of is not None and of.retries:
-            yield f"The allocator had to free its cache {text.count(of.retries, 'time')}{side}."
+    retries = [f"{text.count(of.retries, 'time')}{side}" for of, side in sides if of.retries]
+    if retries:
+        yield f"The allocator had to free its cache {' and '.join(retries)}."
