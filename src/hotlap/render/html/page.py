@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotlap.errors import MissingPackageError
-from hotlap.redact import redacted_text
 from hotlap.render import text
 from hotlap.render.account import SHOWN_PHASES
 from hotlap.render.blocks import Table
@@ -26,6 +25,7 @@ from hotlap.render.kinds.api import presenter_of
 from hotlap.render.material import Material
 from hotlap.render.presentable import presentable
 from hotlap.render.sections.api import Placed, Section, page_sections
+from hotlap.traces.lanes import Lanes
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -141,8 +141,31 @@ def _presentable(material: Material) -> Material:
         study=presentable(material.study, directory),
         profile=presentable(material.profile, directory),
         plan_profile=presentable(material.plan_profile, directory),
-        patch=redacted_text(material.patch),
-        source_lines=tuple(map(redacted_text, material.source_lines)),
+        lanes=_presentable_lanes(material.lanes, directory),
+        plan_lanes=_presentable_lanes(material.plan_lanes, directory),
+        command=presentable(material.command, directory),
+        plan_path=presentable(material.plan_path, directory),
+        patch=presentable(material.patch, directory),
+        source_lines=presentable(material.source_lines, directory),
+    )
+
+
+def _presentable_lanes(lanes: Lanes | None, directory: str) -> Lanes | None:
+    """The lanes with presentable names: profilers name places in files, and scripts name stretches as they like."""
+    if lanes is None:
+        return None
+    names = {it.name for lane in lanes.lanes for it in lane.spans} | {
+        it[0] for lane in lanes.lanes for it in lane.longest
+    }
+    shown = {it: presentable(it, directory) for it in names}
+    return lanes._replace(
+        lanes=tuple(
+            lane._replace(
+                spans=tuple(it._replace(name=shown[it.name]) for it in lane.spans),
+                longest=tuple((shown[name], times, spent) for name, times, spent in lane.longest),
+            )
+            for lane in lanes.lanes
+        )
     )
 
 
