@@ -89,7 +89,7 @@ def test_a_machine_that_never_calms_down_is_named_with_every_figure(one_cause: N
         assert "while others used 0.6 of 1 core; other processes may have caused these shares" in words, "the headline"
         assert "on a quiet machine the step may be shorter" in words, "the account"
         assert "may have caused this share" in words, "the finding"
-        assert "60.0 ms while others used" in words
+        assert "60.0 ms" in words
     assert "it may differ on a quiet machine" in " ".join(plain(study).split()), "the ceilings"
     assert msgspec.json.decode(study_json(study), type=Study).disturbances == study.disturbances
 
