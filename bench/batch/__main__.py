@@ -31,7 +31,6 @@ from hotlap.measure.disturbance import disturbances
 from hotlap.measure.levels import geometric
 from hotlap.procedures.batch.changing import Changer, changer_of
 from hotlap.procedures.batch.search import search_batch
-from hotlap.procedures.batch.timing import samples_of
 from hotlap.records import Assignment, BatchSearch, Estimate, Isolation, Study, TurnRequest, Workload
 from hotlap.trial.executor import Executor
 
@@ -166,7 +165,7 @@ _NONE = Swept(size=0, rate=0.0, replicates=0)
 def _changer(workload: Workload, study: Study, flag: str) -> Changer | None:
     if study.baseline is None:
         return None
-    changer = changer_of(workload, study.baseline.facts, samples_of(study.baseline), flag)
+    changer = changer_of(workload, study.baseline.facts, flag)
     return None if isinstance(changer, str) else changer
 
 
