@@ -375,3 +375,11 @@ def test_a_slow_start_is_paid_about_twenty_times() -> None:
     study, executor = search(script, *levers)
     assert chosen(study) == {"half", "step"}
     assert executor.launches <= 2 + 2 + 3 + 15
+
+
+def test_levers_that_are_all_useless_together_leave_no_plan() -> None:
+    """More levers than are tried in all combinations, all dropped after the same launch."""
+    names = ("one", "two", "three", "four", "five")
+    for seed in range(6):
+        study, _ = search(FakeScript(**QUIET), *map(switchable, names), seed=seed)
+        assert study.status == "finished" and not chosen(study)

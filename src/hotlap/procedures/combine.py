@@ -58,6 +58,8 @@ def combine(
     group = Move(settings=tuple(settings[:MOST]))
     idle: dict[str, Comparison] = {}
     for _ in range(_MOST_LAUNCHES):
+        if not group.settings:
+            return Combination(group, idle=idle)
         is_small = len(group.settings) <= FEW
         moves = _all_combinations(group) if is_small else _all_but_one(group)
         taken = _take(trials, draft, base, moves)
