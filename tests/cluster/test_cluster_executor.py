@@ -131,14 +131,14 @@ def test_only_nodes_of_the_most_frequent_kind_are_used() -> None:
 
 def test_a_node_gets_its_own_paths_and_the_driver_its_own() -> None:
     question = LaunchQuestion(request=LaunchRequest(assignment=Assignment(workload=HERE), steps=1))
-    there = moved(question, "/project", "/tmp/there", "/usr/bin/python3")
+    there = moved(question, "/project", "/node/project", "/usr/bin/python3")
     assert isinstance(there, LaunchQuestion)
     workload = there.request.assignment.workload
-    assert (workload.directory, workload.target) == ("/tmp/there", "/tmp/there/train.py")
+    assert (workload.directory, workload.target) == ("/node/project", "/node/project/train.py")
     assert workload.python == "/usr/bin/python3"
-    answer = b'{"a":"/tmp/there/train.py","b":"/tmp/there","c":"/tmp/thereafter"}'
-    assert returned(answer, "/project", "/tmp/there") == (
-        b'{"a":"/project/train.py","b":"/project","c":"/tmp/thereafter"}'
+    answer = b'{"a":"/node/project/train.py","b":"/node/project","c":"/node/projectafter"}'
+    assert returned(answer, "/project", "/node/project") == (
+        b'{"a":"/project/train.py","b":"/project","c":"/node/projectafter"}'
     )
 
 

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from desk import Desk
 from hunting import Hunt, Stop, Train
+from watching import Watched
 
 from hotlap.records import BadNumber
 from hotlap.runtime.clock import StepClock
@@ -25,6 +26,13 @@ from hotlap.runtime.not_finite.watch import NumbersWatch
 def nothing_is_compiled() -> None:
     """Watches leave a process alone in which anything was compiled, which other tests do."""
     torch._dynamo.utils.counters.clear()
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    it = Watched()
+    yield it
+    it.interception.suspend()
 
 
 @pytest.fixture

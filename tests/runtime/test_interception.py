@@ -6,52 +6,16 @@ import copy
 import io
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
+from watching import Watched, data, train_on
 
 from hotlap.records import STEP_PHASES
-from hotlap.runtime.clock import StepClock
-from hotlap.runtime.hooks import Hooks
-from hotlap.runtime.interception import Interception
-
-
-class Watched:
-    """An interception with a clock on it, and the order of the hooks' calls."""
-
-    def __init__(self, on_step: Callable[[], None] = lambda: None) -> None:
-        self.hooks = Hooks(torch=torch)
-        self.interception = Interception(self.hooks)
-        self.told: list[str] = []
-        self.clock = StepClock(self.hooks, source="auto", scaling=self.interception, on_step=on_step)
-        self.interception.install()
-
-    def listen(self) -> None:
-        tell = self.told.append
-        self.hooks.model_found.append(lambda root: tell(f"found {type(root).__name__}"))
-        self.hooks.before_backward.append(lambda loss: tell("backward") or loss)
-        self.hooks.before_clip.append(lambda parameters, limit: tell(f"clip {limit}"))
-        self.hooks.after_update.append(lambda optimizer: tell("update"))
-
-    def steps(self):  # type: ignore[no-untyped-def]
-        self.clock.drain()
-        return self.clock.steps()
-
-
-@pytest.fixture
-def watched() -> Iterator[Watched]:
-    it = Watched()
-    yield it
-    it.interception.suspend()
-
-
-def data(samples: int = 40) -> TensorDataset:
-    generator = torch.Generator().manual_seed(0)
-    return TensorDataset(torch.randn(samples, 8, generator=generator), torch.randn(samples, 1, generator=generator))
 
 
 def test_a_plain_loop_is_reported_in_order_and_counted(watched: Watched) -> None:
@@ -65,78 +29,6 @@ def test_a_plain_loop_is_reported_in_order_and_counted(watched: Watched) -> None
         optimizer.step()
     assert watched.told == ["found Linear", *["backward", "clip 0.5", "update"] * 3]
     assert watched.steps().samples == (16, 16, 8), "the last batch of an epoch is short"
-
-
-def train_on(loader: DataLoader, features: int = 8) -> None:  # type: ignore[type-arg]
-    model = nn.Linear(features, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for batch in loader:
-        inputs = batch[0] if isinstance(batch, (list, tuple)) else batch
-        model(inputs if torch.is_tensor(inputs) else torch.stack(list(inputs))).mean().backward()
-        optimizer.step()
-
-
-def sequence_first(samples: list[Any]) -> torch.Tensor:
-    return torch.stack([it[0].repeat(35, 1) for it in samples], dim=1)
-
-
-def test_samples_are_those_of_the_loaders_batch_whatever_comes_first(watched: Watched) -> None:
-    train_on(DataLoader(data(), batch_size=16, collate_fn=sequence_first))
-    assert watched.steps().samples == (16, 16, 8), "and not the 35 of the sequence"
-    assert watched.clock.samples_from == "loader"
-
-
-def test_a_loader_that_is_read_for_long_is_not_forgotten_for_others_in_between(watched: Watched) -> None:
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for batch in DataLoader(data(20 * 16), batch_size=16, collate_fn=sequence_first):
-        for _ in range(10):  # a new loader for each of two hundred evaluations
-            with torch.no_grad():
-                next(iter(DataLoader(data(2), batch_size=2)))
-        model(batch).mean().backward()
-        optimizer.step()
-    assert watched.steps().samples == (16,) * 20
-    assert watched.clock.samples_from == "loader"
-
-
-@pytest.mark.parametrize(
-    ("collate", "samples"),
-    [
-        (lambda samples: torch.cat([it[0].repeat(90, 1) for it in samples]), (16, 16, 16)),  # graphs in one
-        (lambda samples: [it[0] for it in samples], (16, 16, 16)),  # images of many sizes
-        (None, (16, 16, 8)),
-    ],
-)
-def test_batches_without_a_dimension_of_samples_hold_what_the_loader_says(
-    watched: Watched, collate: Any, samples: tuple[int, ...]
-) -> None:
-    train_on(DataLoader(data(), batch_size=16, collate_fn=collate))
-    assert watched.steps().samples == samples
-
-
-def test_a_data_set_smaller_than_a_batch(watched: Watched) -> None:
-    train_on(DataLoader(data(10), batch_size=64))
-    assert watched.steps().samples == (10,)
-
-
-def test_without_a_batch_size_the_first_dimension_counts(watched: Watched) -> None:
-    train_on(DataLoader(data(), batch_size=None))
-    assert watched.clock.samples_from == "batch"
-    sampler = torch.utils.data.BatchSampler(range(40), batch_size=16, drop_last=False)
-    train_on(DataLoader(data(), batch_sampler=sampler))
-    assert watched.steps().samples[-3:] == (16, 16, 8)
-    assert watched.clock.samples_from == "loader"
-
-
-def test_without_a_loader_the_samples_are_a_guess(watched: Watched) -> None:
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    model(torch.randn(35, 20, 8)).mean().backward()
-    optimizer.step()
-    assert watched.clock.samples_from == "inputs"
-    model.weight.sum().backward()
-    optimizer.step()
-    assert watched.clock.samples_from == "none"
 
 
 def test_phases_add_up_to_the_wall(watched: Watched) -> None:
@@ -361,44 +253,6 @@ def test_suspending_puts_everything_back() -> None:
     watched.interception.suspend()
     after = (DataLoader.__init__, nn.Module.__call__, torch.autograd.backward, torch.optim.SGD.__init__, torch.save)
     assert after == before
-
-
-def test_a_replayed_batch_may_be_taken_apart(watched: Watched) -> None:
-    from hotlap.runtime.instruments.replay_batch import replay_first_batches
-
-    replay_first_batches(watched.hooks)
-    rows = [{"inputs": torch.full((2,), float(row)), "labels": torch.tensor(row)} for row in range(12)]
-    seen = []
-    for batch in DataLoader(rows, batch_size=4):  # type: ignore[arg-type]
-        seen.append(batch.pop("labels").tolist())
-        assert set(batch) == {"inputs"}
-    assert seen == [[0, 1, 2, 3]] * 3, "the first batch, as often as the epoch has batches"
-
-
-def test_a_replayed_batch_may_be_grown_and_cut() -> None:
-    from hotlap.runtime.instruments.replay_batch import resized
-
-    batch = {"inputs": torch.arange(6).reshape(3, 2), "labels": (torch.arange(3), torch.tensor(7)), "name": "x"}
-    grown = resized(batch, 2.5)
-    assert grown["inputs"].tolist() == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3], [4, 5], [0, 1], [2, 3]]
-    assert grown["labels"][0].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
-    assert (grown["labels"][1].item(), grown["name"]) == (7, "x")
-    assert resized(batch, 0.5)["inputs"].tolist() == [[0, 1], [2, 3]]
-    assert resized(batch, 0.01)["labels"][0].tolist() == [0]
-    assert resized(batch, 1.0) is batch and resized("no tensors", 2.0) == "no tensors"
-    assert batch["inputs"].shape == (3, 2), "the script's own batch is unchanged"
-
-
-def test_a_grown_batch_is_counted_with_all_its_samples(watched: Watched) -> None:
-    from hotlap.runtime.instruments.replay_batch import replay_first_batches
-
-    replay_first_batches(watched.hooks, 2.0)
-    model = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for (batch,) in DataLoader(TensorDataset(torch.ones(12, 4)), batch_size=4):
-        model(batch).sum().backward()
-        optimizer.step()
-    assert watched.steps().samples == (8, 8, 8)
 
 
 def test_a_profiler_that_records_stacks_takes_the_watch_for_a_module_s_call(watched: Watched) -> None:

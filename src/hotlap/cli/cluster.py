@@ -25,7 +25,7 @@ def add_cluster_options(parser: Parser) -> None:
         "--address",
         default="",
         metavar="ADDRESS",
-        help="the Ray cluster (default: the one that this machine is part of)",
+        help="the Ray cluster (default: the one that this machine is part of); for Slurm, local starts the jobs here",
     )
     group.add_argument(
         "--nodes", type=partial(arguments.whole, 1), default=0, metavar="N",

@@ -8,24 +8,33 @@ from typing import TypeVar
 from hotlap.records import Machine
 
 _Node = TypeVar("_Node")
-_MEMORY_STEP_BYTES = 2**30
 _SOFTWARE = ("torch", "numpy")
 
 
-def kind_of(machine: Machine) -> tuple[object, ...]:
-    """What two nodes must have in common: processor, cores, memory in GiB, accelerators, Python and torch."""
-    devices = tuple((it.kind, it.name, round(it.memory_bytes / _MEMORY_STEP_BYTES)) for it in machine.accelerators)
+def traits_of(machine: Machine) -> dict[str, str]:
+    """What two nodes must have in common, by name: processor, cores, memory, accelerators, Python and libraries."""
     versions = dict(machine.library_versions)
-    software = tuple(versions.get(it, "") for it in _SOFTWARE)
-    memory = round(machine.memory_bytes / _MEMORY_STEP_BYTES)
-    return machine.processor, machine.cores, memory, devices, machine.python_version, *software
+    devices = [f"{it.name} ({_gibibytes(it.memory_bytes)})" for it in machine.accelerators]
+    return {
+        "processor": machine.processor,
+        "cores": str(machine.cores),
+        "memory": _gibibytes(machine.memory_bytes),
+        "accelerators": ", ".join(devices) or "none",
+        "Python": machine.python_version,
+        **{it: versions.get(it, "none") for it in _SOFTWARE},
+    }
 
 
 def largest_group(nodes: Sequence[tuple[_Node, Machine]]) -> tuple[list[_Node], list[_Node]]:
     """The nodes of the most frequent kind, the first such in their order, and the others."""
-    kinds = [kind_of(machine) for _, machine in nodes]
+    kinds = [traits_of(machine) for _, machine in nodes]
     if not kinds:
         return [], []
     best = max(kinds, key=kinds.count)
     chosen = [node for (node, _), kind in zip(nodes, kinds, strict=True) if kind == best]
     return chosen, [node for (node, _), kind in zip(nodes, kinds, strict=True) if kind != best]
+
+
+def _gibibytes(size_bytes: int) -> str:
+    # Nodes of one kind differ by some MiB in what their firmware reserves.
+    return f"{round(size_bytes / 2**30)} GiB"

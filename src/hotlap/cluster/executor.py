@@ -127,8 +127,8 @@ class ClusterExecutor:
             asked.set_result(read(found, lost, place.node.name))
         except HotlapError as error:
             asked.set_exception(error)
-        except BaseException as error:
-            asked.set_exception(error)  # whoever waits must not wait for ever
+        except BaseException as error:  # raised again; on any error whoever waits is released
+            asked.set_exception(error)
             raise
 
     def _place(self, name: str, lost: Sequence[str]) -> _Place:

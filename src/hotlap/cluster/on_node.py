@@ -20,7 +20,7 @@ from hotlap.cluster.questions import (
 )
 from hotlap.errors import HotlapError
 from hotlap.machine.systems import require_linux
-from hotlap.records import Isolation, Machine
+from hotlap.records import Isolation
 from hotlap.trial.executor import OneSlot
 from hotlap.trial.handshake import require_numpy
 from hotlap.trial.local import LocalExecutor
@@ -88,8 +88,4 @@ def _answered(executor: OneSlot, question: NodeQuestion) -> NodeAnswer:
         case TurnsQuestion(request=request):
             return NodeAnswer(replicate=executor.take_turns(request))
         case MachineQuestion():
-            return NodeAnswer(machine=_described(executor))
-
-
-def _described(executor: OneSlot) -> Machine:
-    return executor.machine()
+            return NodeAnswer(machine=executor.machine())

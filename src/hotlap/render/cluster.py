@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from hotlap.cluster.alike import traits_of
 from hotlap.records import Machine
 from hotlap.render import text
 from hotlap.render.layout import Trimmed
@@ -79,14 +80,5 @@ def _cell(share: float | None) -> str:
 
 
 def _differences(first: Machine, other: Machine) -> list[str]:
-    versions, others = dict(first.library_versions), dict(other.library_versions)
-    gibibytes = (str(round(it.memory_bytes / 2**30)) for it in (first, other))
-    rows = [
-        ("processor", first.processor, other.processor),
-        ("cores", str(first.cores), str(other.cores)),
-        ("memory in GiB", *gibibytes),
-        ("accelerators", *(", ".join(it.name for it in side.accelerators) or "none" for side in (first, other))),
-        ("Python", first.python_version, other.python_version),
-        *((it, versions.get(it, ""), others.get(it, "")) for it in ("torch", "numpy")),
-    ]
-    return [f"{what} {theirs} instead of {ours}" for what, ours, theirs in rows if ours != theirs]
+    here, there = traits_of(first), traits_of(other)
+    return [f"{name} {there[name]} instead of {here[name]}" for name in here if here[name] != there[name]]

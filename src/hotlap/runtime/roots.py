@@ -169,7 +169,7 @@ class Roots:
             self._inside = True
             try:
                 output = plain(module, *args, **kwargs)
-            except BaseException:
+            except BaseException:  # raised again to the script; the phase of the forward pass must end
                 self._failed()
                 raise
             finally:
@@ -192,7 +192,7 @@ class Roots:
             args, kwargs = prepare(module, args, kwargs)
         try:
             output = self._shielded(plain, module, args, kwargs)
-        except BaseException:
+        except BaseException:  # raised again to the script; the phase of the forward pass must end
             self._failed()
             raise
         for tell in self._hooks.after_forward:
