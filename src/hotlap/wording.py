@@ -31,6 +31,26 @@ def metric_words(name: str) -> str:
     return _METRICS.get(name, name.replace("_", " "))
 
 
+def number(value: float) -> str:
+    """A figure with four significant digits, without an exponent: ``0.8512``, ``573.2``, ``10,910``."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def share(part: float) -> str:
+    """A share in percent; small ones with one digit: ``36 %``, ``0.1 %``, ``0.02 %``, ``under 0.01 %``."""
+    percent = part * 100
+    if abs(percent) >= 10 or percent == 0:
+        return f"{percent:.0f} %"
+    if abs(percent) >= 0.1:
+        return f"{percent:.1f}".removesuffix(".0") + " %"
+    return f"{percent:.1g} %" if abs(percent) >= 0.01 else "under 0.01 %"
+
+
+def ratio(value: float) -> str:
+    """A speedup: ``1.83x``; from ten on with one digit."""
+    return f"{value:.2f}x" if value < 10 else f"{value:.1f}x" if value < 100 else f"{value:.0f}x"
+
+
 def launches_in(launches: int, seconds: float | None) -> str:
     """A number of launches and their time, if that is known: ``34 launches in 9 min``."""
     counted = "1 launch" if launches == 1 else f"{launches} launches"

@@ -36,3 +36,15 @@ def test_phrase_is_not_used(phrase: str) -> None:
     pattern = re.compile(r"\b" + r"\s+".join(map(re.escape, phrase.split())) + r"\b", re.IGNORECASE)
     found = [str(it.relative_to(ROOT)) for it in texts() if pattern.search(it.read_text(encoding="utf-8"))]
     assert not found, f"{phrase!r}: {BANNED[phrase]}"
+
+
+def test_shares_are_written_with_a_space() -> None:
+    """A figure has one form everywhere: ``hotlap.wording.share`` writes ``1 %``, a percent format writes ``1.0%``."""
+    # A style sheet needs the sign next to the figure, and a template of a script is not our text.
+    excepted = {"notebook.py"}
+    found = [
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "src").rglob("*.py")
+        if path.name not in excepted and re.search(r"\{[^{}]*:\.\d%\}", path.read_text(encoding="utf-8"))
+    ]
+    assert not found

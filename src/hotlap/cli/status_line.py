@@ -14,6 +14,7 @@ from typing import Self
 from hotlap.measure.watch.series import RankSeries, middle
 from hotlap.records import PHASES, STEP_PHASES, Alarm
 from hotlap.render import text
+from hotlap.wording import share
 
 _ROWS = 10
 _SHOWN_PHASES = 3
@@ -34,7 +35,7 @@ def status_of(ranks: Mapping[int, RankSeries], alarms: Sequence[Alarm]) -> str:
         means = [(name, middle(it.phase_seconds(index) for it in last)) for index, name in enumerate(STEP_PHASES)]
         known = [(name, seconds) for name, seconds in means if seconds]
         largest = sorted(known, key=lambda it: -it[1])[:_SHOWN_PHASES]
-        parts.append(", ".join(f"{PHASES[name].title} {seconds / step:.0%}" for name, seconds in largest))
+        parts.append(", ".join(f"{PHASES[name].title} {share(seconds / step)}" for name, seconds in largest))
     memory = last[-1].device_bytes or last[-1].host_bytes if last else None
     if memory:
         parts.append(text.size(memory))

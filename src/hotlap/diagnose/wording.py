@@ -52,7 +52,7 @@ def duration(seconds: float) -> str:
 
 
 def per_second(seconds_each: float) -> str:
-    """Format a rate per second from the seconds of one: ``0.25``, ``34.1``, ``10870``."""
+    """Format a rate per second from the seconds of one: ``0.25``, ``34.1``, ``10,870``."""
     return _three_digits(1 / seconds_each)
 
 
@@ -97,5 +97,5 @@ def line_of(file: str, line: int) -> str:
 
 def _three_digits(number: float) -> str:
     if number >= 99.95:
-        return f"{number:.0f}"
+        return f"{number:,.0f}"
     return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"

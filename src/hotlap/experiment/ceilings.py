@@ -31,6 +31,7 @@ from hotlap.records import (
     Situation,
     SweepLoader,
 )
+from hotlap.wording import number
 
 _SWEEP_SECONDS_PER_SETTING = 4.0
 _MODEL_ARMS = (plans_of.EMPTY, plans_of.EMPTY)
@@ -188,10 +189,10 @@ def _loader_ceiling(facts: ScriptFacts, phases: PhaseAccount, rates: tuple[Loade
         return []
     per_sample = phases.wall / max(1e-9, phases.samples_per_step)
     bound = per_sample / own.seconds_per_sample
-    text = f"The script's own loader alone delivers {1 / own.seconds_per_sample:.4g} samples per second"
+    text = f"The script's own loader alone delivers {number(1 / own.seconds_per_sample)} samples per second"
     best = min((it for it in rates if not it.error), key=lambda it: it.seconds_per_sample)
     if best.seconds_per_sample < own.seconds_per_sample:
-        text += f", {1 / best.seconds_per_sample:.4g} with its best setting"
+        text += f", {number(1 / best.seconds_per_sample)} with its best setting"
     ceiling = Ceiling(name="loader-alone", seconds_per_sample=own.seconds_per_sample, text=f"{text}.")
     return [msgspec.structs.replace(ceiling, bound_speedup=max(1.0, bound))]
 
@@ -217,7 +218,7 @@ def _model_by_account(phases: PhaseAccount) -> list[Ceiling]:
     if computing <= 0:
         return []
     per_sample = computing / max(1e-9, phases.samples_per_step)
-    text = f"The model alone, without the wait for data, trains {1 / per_sample:.4g} samples per second."
+    text = f"The model alone, without the wait for data, trains {number(1 / per_sample)} samples per second."
     bound = max(1.0, phases.wall / computing)
     return [Ceiling(name="model-alone", seconds_per_sample=per_sample, bound_speedup=bound, text=text)]
 
@@ -246,7 +247,7 @@ def _model_ceiling(trials: Trials, draft: StudyDraft, phases: PhaseAccount) -> l
     ratios = [math.log(own / alone) for own, alone in zip(*turns.rounds, strict=True)]
     bound = max(1.0, math.exp(sum(ratios) / len(ratios)))
     per_sample = phases.wall / max(1e-9, phases.samples_per_step) / bound
-    text = f"The model alone, fed from memory, trains {1 / per_sample:.4g} samples per second."
+    text = f"The model alone, fed from memory, trains {number(1 / per_sample)} samples per second."
     return [Ceiling(name="model-alone", seconds_per_sample=per_sample, bound_speedup=bound, text=text)]
 
 

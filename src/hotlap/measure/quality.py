@@ -18,6 +18,7 @@ from hotlap.files import open_regular
 from hotlap.measure.share import share_with_interval
 from hotlap.measure.tokens import compared_tokens, difference_words
 from hotlap.records import OutputQuality, Proof, QualityVerdict, ScoreQuality, TaskQuality
+from hotlap.wording import share
 
 _UNIT_TOLERANCE = 1e-2
 _FEWEST_VECTORS = 3
@@ -115,7 +116,7 @@ def judge_quality(
     if (_quality(worst) if score is None else score.kept.value) < level:
         return verdict("lost", f"{said} That is below the level of {level:g}.")
     if random_weights:
-        drawn = "The model's weights were" if random_weights == 1 else f"{random_weights:.0%} of the weights were"
+        drawn = "The model's weights were" if random_weights == 1 else f"{share(random_weights)} of the weights were"
         return verdict("not-verified", f"{drawn} drawn at random and not loaded, so no quality is claimed.")
     unknown = " Whether the weights were loaded could not be checked." if random_weights is None else ""
     return verdict("within", f"{said}{unknown}")

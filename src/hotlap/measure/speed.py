@@ -335,8 +335,8 @@ def _exp(exponent: float) -> float:
 
 def _disagreement(own: _Interval, confidence: float) -> str:
     return (
-        f"The baseline measured against itself came out {_exp(-own.mean):.3f} times as fast, and its {confidence:.1%} "
-        "interval does not contain 1: the machine was disturbed, so no claim is made."
+        f"The baseline measured against itself came out {_exp(-own.mean):.3f} times as fast, and its "
+        f"{100 * confidence:g} % interval does not contain 1: the machine was disturbed, so no claim is made."
     )
 
 

@@ -44,6 +44,7 @@ from hotlap.records import (
 )
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
+from hotlap.wording import share
 
 MIXED, COMPILE = "mixed-precision", "compile"
 BOTH = "mixed-precision + compile"
@@ -87,7 +88,7 @@ def reading(phases: PhaseAccount, mixed: SpeedComparison | None) -> str:
         return where
     found = mixed.speedup
     gain = f"Mixed precision: {found.value:.2f}x ({found.low:.2f} to {found.high:.2f})."
-    rule = f"As a rule of thumb, a gain under {RULE_OF_THUMB - 1:.0%} means that the bottleneck is elsewhere."
+    rule = f"As a rule of thumb, a gain under {share(RULE_OF_THUMB - 1)} means that the bottleneck is elsewhere."
     if found.high < RULE_OF_THUMB:
         return f"{gain} {rule} {where}"
     if found.low > RULE_OF_THUMB:

@@ -40,7 +40,7 @@ from hotlap.records import (
     Situation,
     Skipped,
 )
-from hotlap.wording import metric_words
+from hotlap.wording import metric_words, ratio, share
 
 USUAL_LAUNCH_NOISE = 0.03
 """The noise of a single replicate until this study has measured its own: launches of the same code differ by 2 to 6 %,
@@ -223,13 +223,13 @@ def screenings_of_plans(trials: Trials, plans: Sequence[Plan]) -> Iterator[Scree
 def _lengths(trials: Trials) -> Iterator[tuple[int, Shape | None]]:
     """Rounds and the shape of their blocks; the usual one first."""
     usual = trials.costs.shape
-    for rounds, share in _SCREENINGS:
-        yield min(rounds, usual.most_rounds), None if share == 1.0 else _shorter(usual, share)
+    for rounds, part in _SCREENINGS:
+        yield min(rounds, usual.most_rounds), None if part == 1.0 else _shorter(usual, part)
 
 
-def _shorter(shape: Shape, share: float) -> Shape:
-    steps = max(FEWEST_BLOCK_STEPS, math.ceil(shape.block_steps * share))
-    return replace(shape, block_steps=steps, block_seconds=shape.block_seconds * share)
+def _shorter(shape: Shape, part: float) -> Shape:
+    steps = max(FEWEST_BLOCK_STEPS, math.ceil(shape.block_steps * part))
+    return replace(shape, block_steps=steps, block_seconds=shape.block_seconds * part)
 
 
 def bound_of(lever: Lever, situation: Situation) -> float | None:
@@ -388,10 +388,10 @@ def _let_go(
     if seen:
         best = max(seen, key=lambda it: it.gain or 0.0)
         gain, of_speed = best.gain or 0.0, draft.study.objective.metric == SECONDS_PER_SAMPLE
-        shown = f"{gain:.3f}x" if of_speed or not gain else f"{1 / gain:.3f}x the amount without it"
+        shown = ratio(gain) if of_speed or not gain else f"{ratio(1 / gain)} the amount without it"
         text = (
             f"A first measurement (one replicate, no interval) showed {shown}: a gain of "
-            f"{delta:.1%} is unlikely, even with run-to-run noise of {noise:.1%}."
+            f"{share(delta)} is unlikely, even with run-to-run noise of {share(noise)}."
         )
         report = best.compile if best.compile and best.compile.seconds else None
         no_gain = NoGain(metric=draft.study.objective.metric, reason=text)

@@ -25,7 +25,7 @@ from hotlap.records import (
     Skipped,
     Verdict,
 )
-from hotlap.wording import metric_words
+from hotlap.wording import metric_words, ratio, share
 
 
 def breaks_p99(comparison: Comparison, goal: Goal) -> NoGain | None:
@@ -77,7 +77,7 @@ def little_in_first_measurements(seen: Screened, goal: Goal) -> NoGain:
     if seen.comparison is not None:
         return no_gain_within_launch(seen.comparison, goal)
     reason = (
-        f"First measurements (no interval) showed {seen.gain or 0.0:.3f}x, which is too little to tell "
+        f"First measurements (no interval) showed {ratio(seen.gain or 0.0)}, which is too little to tell "
         "from what launches differ by. `--only` tries it by itself."
     )
     return NoGain(metric=goal.objective.metric, reason=reason)
@@ -87,8 +87,8 @@ def no_gain_within_launch(comparison: Comparison, goal: Goal) -> NoGain:
     """The verdict on a candidate without a gain in one launch with the other levers."""
     others = [it.lever for it in comparison.baseline.settings]
     next_to = f" next to {', '.join(others)}" if others else ""
-    ratio = _ratio(comparison.speed.speedup)
-    reason = f"Within one launch it gave {ratio}{next_to}: no gain of {goal.delta:.1%} was seen."
+    speedup = _interval(comparison.speed.speedup)
+    reason = f"Within one launch it gave {speedup}{next_to}: a gain of {share(goal.delta)} is not shown."
     return NoGain(comparison=comparison, metric=goal.objective.metric, reason=reason)
 
 
@@ -121,14 +121,14 @@ def _why(comparison: Comparison, delta: float, unfinished: bool) -> str:
     if found.verdict == "slower":
         return "It is slower here."
     if found.verdict == "no-effect":
-        return f"It makes no difference: less than {delta:.1%} either way."
+        return f"It makes no difference: less than {share(delta)} either way."
     if unfinished:
         return f"Inconclusive after {found.replicates} replicates, when the budget ended."
     if found.speedup.value < 1 + delta:
-        return f"After {found.replicates} replicates a gain of {delta:.1%} was unlikely, so its trial was stopped."
+        return f"After {found.replicates} replicates a gain of {share(delta)} was unlikely, so its trial was stopped."
     return (
         f"Inconclusive after {found.replicates} replicates: the smallest detectable effect is "
-        f"{found.smallest_detectable:.1%}."
+        f"{share(found.smallest_detectable)}."
     )
 
 
@@ -180,7 +180,7 @@ def _of_limit(comparison: Comparison, judged: LimitJudgement) -> str:
     if found is None:
         return f"{what} is unknown here, so the limit cannot be checked: {allowed}."
     doubt = "" if judged.state == "broken" else ", and it was not shown that this limit is kept"
-    return f"{what} is {_ratio(found.ratio)} of the baseline's: {allowed}{doubt}."
+    return f"{what} is {_interval(found.ratio)} of the baseline's: {allowed}{doubt}."
 
 
 def _why_not_better(comparison: Comparison, goal: Goal, judgement: Judgement, unfinished: bool) -> str:
@@ -190,15 +190,15 @@ def _why_not_better(comparison: Comparison, goal: Goal, judgement: Judgement, un
     what, best = metric_words(goal.objective.metric), gain_of(goal.objective, comparison)
     if best is None:
         return f"Its {what} is unknown here."
-    level = _ratio(inverse(best))
+    level = _interval(inverse(best))
     if judgement.metric_verdict == "worse":
         return f"Its {what} is {level} of the baseline's."
     if judgement.metric_verdict == "no-effect":
-        return f"It makes no difference to the {what}: less than {goal.delta:.1%} either way."
+        return f"It makes no difference to the {what}: less than {share(goal.delta)} either way."
     if unfinished:
         return f"Inconclusive after {comparison.speed.replicates} replicates, when the budget ended: {what} {level}."
-    return f"A gain of {goal.delta:.1%} was not shown in {comparison.speed.replicates} replicates: {what} {level}."
+    return f"A gain of {share(goal.delta)} was not shown in {comparison.speed.replicates} replicates: {what} {level}."
 
 
-def _ratio(ratio: Estimate) -> str:
-    return f"{ratio.value:.3f}x ({ratio.low:.3f} to {ratio.high:.3f})"
+def _interval(speedup: Estimate) -> str:
+    return f"{ratio(speedup.value)} ({ratio(speedup.low)[:-1]} to {ratio(speedup.high)[:-1]})"

@@ -12,6 +12,9 @@ import unicodedata
 from collections.abc import Sequence
 
 from hotlap.records import Estimate, Setting, Workload
+from hotlap.wording import number as number
+from hotlap.wording import ratio as ratio
+from hotlap.wording import share as share
 
 _ESCAPE_SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor moves
@@ -128,21 +131,6 @@ def rate(per_second: float, unit: str) -> str:
     return f"{_significant(per_second)} {_DECIMAL_PREFIXES[prefix]}{unit}/s"
 
 
-def number(value: float) -> str:
-    """A figure with four significant digits, without an exponent: ``0.8512``, ``573.2``, ``10,910``."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def share(part: float) -> str:
-    """A share in percent; small ones with one digit: ``36 %``, ``0.1 %``, ``0.02 %``, ``under 0.01 %``."""
-    percent = part * 100
-    if abs(percent) >= 10 or percent == 0:
-        return f"{percent:.0f} %"
-    if abs(percent) >= 0.1:
-        return f"{percent:.1f}".removesuffix(".0") + " %"
-    return f"{percent:.1g} %" if abs(percent) >= 0.01 else "under 0.01 %"
-
-
 def share_of(part: float, whole: float) -> str:
     """A part as a share of a whole; ``-`` if the whole is zero."""
     return share(part / whole) if whole else "-"
@@ -156,11 +144,6 @@ def cost(of: Estimate) -> str:
 def whole_of(of: Estimate) -> str:
     """The whole of a share: ``of a step``, or ``of the run`` for time outside of steps."""
     return _OF_THE_RUN if of.unit == _OF_THE_RUN else "of a step"
-
-
-def ratio(value: float) -> str:
-    """A speedup: ``1.83x``; from ten on with one digit."""
-    return f"{value:.2f}x" if value < 10 else f"{value:.1f}x" if value < 100 else f"{value:.0f}x"
 
 
 def interval(of: Estimate) -> str:

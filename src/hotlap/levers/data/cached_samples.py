@@ -61,6 +61,7 @@ from hotlap.records import (
     Skipped,
     SourceChange,
 )
+from hotlap.wording import share
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Fetch, Hooks
@@ -92,7 +93,7 @@ def obstacle(situation: Situation) -> Skipped | None:
         return Skipped(reason="Fetching a sample draws random numbers, so it differs each time.")
     if not _fits_into_memory(situation) and _size(situation) > situation.sample_cache_bytes * situation.facts.processes:
         return Skipped(
-            reason=f"All samples take about {_size(situation) / 1e9:.1f} GB, more than {MEMORY_SHARE:.0%} of this "
+            reason=f"All samples take about {_size(situation) / 1e9:.1f} GB, more than {share(MEMORY_SHARE)} of this "
             "machine's memory. `--sample-cache` allows a file of a given size for them."
         )
     seconds = sum(map(_samples, loaders)) * _seconds_per_sample(situation)

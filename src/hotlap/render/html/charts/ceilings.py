@@ -11,6 +11,7 @@ from hotlap.render.blocks import Table
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
 from hotlap.render.html.parts import Chart
 from hotlap.render.material import Material
+from hotlap.render.step_times import step_times
 
 order = 30
 
@@ -83,9 +84,11 @@ class _Rate(NamedTuple):
 
 def _script(study: Study, before: PhaseAccount) -> Iterator[_Rate]:
     yield _Rate("unmodified script", before.samples_per_step / before.wall, "measured")
-    after = study.account_after
-    if after is not None and after.wall > 0 and study.plan.settings:
-        yield _Rate("with the plan", after.samples_per_step / after.wall, "measured")
+    after, times = study.account_after, step_times(study)
+    if after is None or after.wall <= 0 or not study.plan.settings:
+        return
+    verified = times.rate_with_plan if times is not None else None
+    yield _Rate("with the plan", verified or after.samples_per_step / after.wall, "measured")
 
 
 def _with_plan(study: Study) -> dict[str, float]:

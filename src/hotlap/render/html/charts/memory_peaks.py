@@ -104,6 +104,7 @@ def _chart(peaks: list[_Peak]) -> Chart:
         legend=_LEGEND,
         notes=(
             *(meaning for what, meaning in _MEANINGS.values() if what in shown),
-            "Thin lines are intervals over replicates.",
+            "Bars are means over replicates, thin lines their intervals.",
+            "A peak on the first screen is the largest of all launches.",
         ),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hotlap.records import PhaseAccount, Study
 from hotlap.render import text
 from hotlap.render.account import SHOWN_PHASES, account_remarks, bottleneck, samples_factor
@@ -10,6 +12,7 @@ from hotlap.render.disturbance import account_doubt
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
 from hotlap.render.html.parts import Chart
 from hotlap.render.material import Material
+from hotlap.render.step_times import step_times
 
 order = 10
 
@@ -73,16 +76,24 @@ def chart(study: Study) -> Chart | None:
         ),
         table=_table(accounts),
         legend=_LEGEND,
-        notes=tuple(
-            account_remarks(
+        notes=(
+            *_about_the_plan(study),
+            *account_remarks(
                 before,
                 study.account_after,
                 samples_factor(before, study.account_after),
                 doubt=account_doubt(study),
                 run=study.run_account,
-            )
+            ),
         ),
     )
+
+
+def _about_the_plan(study: Study) -> Iterator[str]:
+    times = step_times(study)
+    if times is not None and times.seconds_with_plan is not None:
+        shown = text.duration(times.seconds_with_plan)
+        yield f"Each bar is one run. By the ratio of all replicates a step with the plan takes {shown}."
 
 
 def _accounts(study: Study, before: PhaseAccount) -> list[tuple[str, PhaseAccount, float]]:
