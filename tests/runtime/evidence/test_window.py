@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.records import Completed, Stopped
+from hotlap.plan import setting
+from hotlap.records import Completed, Plan, Stopped
 from hotlap.traces import analyse, read_trace
 
 LOOP = """
@@ -112,3 +113,22 @@ def test_a_script_that_ends_within_its_window(launch) -> None:  # type: ignore[n
     assert isinstance(run.ending, Completed)
     assert evidence.window is None
     assert evidence.observed_steps == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("cached-samples", {}),
+        ("fused-optimizer", {"implementation": "fused"}),
+        pytest.param("loader", {"num_workers": 1, "persistent_workers": True}, marks=pytest.mark.slow),
+        pytest.param("compile", {"mode": "default", "dynamic": False}, marks=pytest.mark.slow),
+    ],
+)
+def test_steps_with_a_plan_are_profiled_like_those_without(launch, name: str, values) -> None:  # type: ignore[no-untyped-def]
+    """Levers and observers wrap the same functions of torch in one process."""
+    run, evidence = launch(LOOP, steps=20, profiled_steps=4, plan=Plan(settings=(setting(name, **values),)))
+    assert isinstance(run.ending, Stopped) and [it.lever for it in run.plan.settings] == [name]
+    assert evidence.observed_steps == 20 - 1 - 4
+    assert len(evidence.memory.host_bytes) >= 15
+    assert evidence.window is not None
+    assert len(analyse(read_trace(evidence.window.trace_path)).steps) == 4
