@@ -58,6 +58,7 @@ EXPECTED = {
     "mixed-precision",
     "no-sync",
     "optimizer-in-backward",
+    "pinned-threads",
     "sdpa-attention",
     "static-graph",
     "zero-grad-to-none",

@@ -3,7 +3,9 @@ with it would be."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,6 +30,7 @@ SETTINGS: dict[str, Setting] = {
     "fused-optimizer": make_setting("fused-optimizer", implementation="fused"),
     "matmul-precision": make_setting("matmul-precision", precision="medium"),
     "mixed-precision": make_setting("mixed-precision", dtype="bfloat16"),
+    "pinned-threads": make_setting("pinned-threads", workers="apart"),
     "sdpa-attention": make_setting("sdpa-attention"),
 }
 """One for every lever that has a switch; the first test fails if one is missing."""
@@ -113,6 +116,7 @@ def process() -> Callable[[], tuple[Any, ...]]:
         torch.get_default_dtype(),
         torch.backends.cuda.flash_sdp_enabled(),
         torch.backends.cuda.mem_efficient_sdp_enabled(),
+        {tuple(sorted(os.sched_getaffinity(int(it)))) for it in os.listdir("/proc/self/task")},
     )
 
 
@@ -123,6 +127,9 @@ def one_thread_and_no_compiled_code_left() -> Iterator[None]:
     yield
     torch.set_num_threads(threads)
     torch.compiler.reset()
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(task), os.sched_getaffinity(0))
 
 
 def switch_of(lever: Lever, driver: Any) -> Any:
