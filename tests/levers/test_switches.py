@@ -7,6 +7,7 @@ import contextlib
 import copy
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,7 +117,7 @@ def process() -> Callable[[], tuple[Any, ...]]:
         torch.get_default_dtype(),
         torch.backends.cuda.flash_sdp_enabled(),
         torch.backends.cuda.mem_efficient_sdp_enabled(),
-        {tuple(sorted(os.sched_getaffinity(int(it)))) for it in os.listdir("/proc/self/task")},
+        {tuple(sorted(os.sched_getaffinity(int(it.name)))) for it in Path("/proc/self/task").iterdir()},
     )
 
 
@@ -127,9 +128,9 @@ def one_thread_and_no_compiled_code_left() -> Iterator[None]:
     yield
     torch.set_num_threads(threads)
     torch.compiler.reset()
-    for task in os.listdir("/proc/self/task"):
+    for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(ProcessLookupError):
-            os.sched_setaffinity(int(task), os.sched_getaffinity(0))
+            os.sched_setaffinity(int(task.name), os.sched_getaffinity(0))
 
 
 def switch_of(lever: Lever, driver: Any) -> Any:

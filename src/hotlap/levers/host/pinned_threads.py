@@ -1,8 +1,8 @@
 """Each thread that computes stays on a core of its own.
 
 ## What it does
-Before the first training step it lets torch compute for some milliseconds, sees which threads of the process did so, and
-binds each to one core (`os.sched_setaffinity`), on different physical cores as far as there are enough. With
+Before the first training step it lets torch compute for some milliseconds, sees which threads of the process did so,
+and binds each to one core (`os.sched_setaffinity`), on different physical cores as far as there are enough. With
 `workers="apart"`, workers of a `DataLoader` are bound to the cores that are left.
 
 The thread that runs the script is not bound: threads and processes that it starts would inherit its only core.
@@ -92,8 +92,8 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """No edit: the variables must be set before the process starts."""
     return (
         NoSourceForm(
-            reason="Start the script with OMP_PROC_BIND=close and OMP_PLACES=cores. They also bind the main thread, whose "
-            "core workers of a DataLoader inherit: let its worker_init_fn call os.sched_setaffinity(0, cores)."
+            reason="Start the script with OMP_PROC_BIND=close and OMP_PLACES=cores. They also bind the main thread, "
+            "whose core workers of a DataLoader inherit: let its worker_init_fn call os.sched_setaffinity(0, cores)."
         ),
     )
 
@@ -179,9 +179,9 @@ def computing_threads(torch: Any) -> list[int]:
 def _run_nanoseconds() -> dict[int, int]:
     """How long each thread of this process ran so far."""
     found: dict[int, int] = {}
-    for task in os.listdir(_TASKS):
+    for task in _TASKS.iterdir():
         with suppress(OSError, ValueError, IndexError):  # a thread may end meanwhile
-            found[int(task)] = int((_TASKS / task / "schedstat").read_text(encoding="ascii").split()[0])
+            found[int(task.name)] = int((task / "schedstat").read_text(encoding="ascii").split()[0])
     return found
 
 
