@@ -1,4 +1,4 @@
-"""``hotlap.memory`` as a program calls it, with arithmetic in place of launches."""
+"""Studies as a program asks for them, with arithmetic in place of launches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ from fake_executor import FakeExecutor
 
 import hotlap
 from hotlap.api import engine
-from hotlap.records import AccountMemory, FakeTensors, Isolation, LaunchRequest, MemoryAccount, MemoryAmounts, Run
+from hotlap.experiment.options import Options, ScaleChoices
+from hotlap.records import (
+    AccountMemory,
+    FakeTensors,
+    Isolation,
+    LaunchRequest,
+    MemoryAccount,
+    MemoryAmounts,
+    Run,
+    Study,
+    Workload,
+)
+from hotlap.study import Journal
 
 
 class Counted(FakeExecutor):
@@ -63,4 +75,30 @@ def test_memory_is_estimated_without_running_on_data(executor: Counted, tmp_path
 def test_options_of_an_estimate_require_one(executor: Counted) -> None:
     with pytest.raises(hotlap.HotlapError, match="for an estimate"):
         hotlap.memory("train.py", batch_sizes=[64])
+    assert not executor.asked
+
+
+def test_a_cluster_is_given_by_its_links(executor: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Options] = []
+
+    def search(workload: Workload, options: Options, journal: Journal, *_: object) -> Study:
+        asked.append(options)
+        return Study(identifier=journal.directory.name, kind="scale", directory=str(journal.directory))
+
+    monkeypatch.setattr("hotlap.api.searches.scale_search", search)
+    study = hotlap.scale(
+        "train.py", nodes=4, devices_per_node=8, device="h100", link_bytes_per_second=5e10, link_seconds=5e-6,
+        node_link_bytes_per_second=3e11, utilisation=0.4, price_per_device_hour=2.0, directory=tmp_path,
+    )  # fmt: skip
+    (options,) = asked
+    assert options.scale == ScaleChoices(
+        nodes=4, devices_per_node=8, device="h100", link=5e10, link_seconds=5e-6, node_link=3e11, utilisation=0.4,
+        price_per_device_hour=2.0,
+    )  # fmt: skip
+    assert Path(study.directory).parent == tmp_path / "scale"
+
+
+def test_a_device_that_is_not_known_is_refused(executor: Counted) -> None:
+    with pytest.raises(hotlap.HotlapError, match="imaginary"):
+        hotlap.scale("train.py", device="imaginary")
     assert not executor.asked

@@ -26,7 +26,7 @@ def test_the_surface_is_what_it_is() -> None:
     named = {
         "HotlapError", "Limit", "Objective", "Plan", "Study", "__version__", "apply", "batch", "check", "infer",
         "lightning_callback", "lint",
-        "load_study", "memory", "nan", "patch", "profile", "trace", "trainer_callback", "tune",
+        "load_study", "memory", "nan", "patch", "profile", "scale", "trace", "trainer_callback", "tune",
     }  # fmt: skip
     assert set(hotlap.__all__) == named
     assert dir(hotlap) == sorted(hotlap.__all__)
@@ -84,6 +84,12 @@ def test_other_names_do_not_exist() -> None:
             "profile",
             ["script", "arguments", "module", "budget_seconds", "seed", "batch_sizes", "network", "unprotected",
              "directory", "on_progress"],
+        ),
+        (
+            "scale",
+            ["script", "arguments", "module", "nodes", "devices_per_node", "device", "link_bytes_per_second",
+             "node_link_bytes_per_second", "link_seconds", "utilisation", "price_per_device_hour", "seed", "network",
+             "unprotected", "directory", "on_progress"],
         ),
         (
             "tune",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hotlap.api.searches import infer as infer
     from hotlap.api.searches import memory as memory
     from hotlap.api.searches import profile as profile
+    from hotlap.api.searches import scale as scale
     from hotlap.api.searches import tune as tune
     from hotlap.errors import HotlapError as HotlapError
     from hotlap.records import Limit as Limit
@@ -50,6 +51,7 @@ __all__ = [
     "nan",
     "patch",
     "profile",
+    "scale",
     "trace",
     "trainer_callback",
     "tune",
@@ -72,6 +74,7 @@ _HOMES = {
     "nan": "hotlap.api.questions",
     "patch": "hotlap.api.questions",
     "profile": "hotlap.api.searches",
+    "scale": "hotlap.api.searches",
     "trace": "hotlap.api.reading",
     "trainer_callback": "hotlap.api.callbacks",
     "tune": "hotlap.api.searches",

@@ -27,6 +27,7 @@ from hotlap.api.searches import (
     inference_workload,
     memory,
     profile,
+    scale,
     tune,
 )
 from hotlap.errors import HotlapError
@@ -69,6 +70,7 @@ __all__ = [
     "patch",
     "profile",
     "profile_search",
+    "scale",
     "trace",
     "tune",
     "write_plan",

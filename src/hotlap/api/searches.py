@@ -16,14 +16,23 @@ from hotlap.api.engine import (
     memory_search,
     profile_search,
     say_nothing,
+    scale_search,
     write_plan,
 )
 from hotlap.api.functions import script_of_function
 from hotlap.errors import UsageError
-from hotlap.experiment.options import BatchChoices, EstimateChoices, Options, with_quick_budget
+from hotlap.experiment.options import (
+    BatchChoices,
+    EstimateChoices,
+    Options,
+    ScaleChoices,
+    check,
+    with_quick_budget,
+)
+from hotlap.levers.api import all_levers
 from hotlap.objective import USUAL_SLOWDOWN, for_inference
 from hotlap.records import USUAL_LEVEL, InferenceGoal, NetworkMode, Objective, Study, Workload
-from hotlap.study import BATCHES, INFERENCES, MEMORIES, PROFILES
+from hotlap.study import BATCHES, INFERENCES, MEMORIES, PROFILES, SCALES
 
 SPEED = Objective()
 """The default objective of a search."""
@@ -297,6 +306,59 @@ def _workload(
     path = script_of_function(script, directory)
     here = Path.cwd()
     return workload_of(path.relative_to(here) if path.is_relative_to(here) else path, arguments, module=False)
+
+
+def scale(
+    script: str | os.PathLike[str],
+    *,
+    arguments: Sequence[str] = (),
+    module: bool = False,
+    nodes: int = 1,
+    devices_per_node: int = 0,
+    device: str = "",
+    link_bytes_per_second: float = 0.0,
+    node_link_bytes_per_second: float = 0.0,
+    link_seconds: float = 0.0,
+    utilisation: float | None = None,
+    price_per_device_hour: float | None = None,
+    seed: int = 0,
+    network: NetworkMode = "open",
+    unprotected: bool = False,
+    directory: str | os.PathLike[str] = STUDIES,
+    on_progress: OnProgress | None = None,
+) -> Study:
+    """Predict the script's step on more devices, from its step measured here: ``scale`` of the study.
+
+    The cluster has ``nodes`` of ``devices_per_node`` each (0: as many as this machine has devices or cores) of the kind
+    ``device``, by its published figures ("h100"; empty: this machine's own). Links are those of one device in one
+    direction: ``link_bytes_per_second`` between nodes, with a latency of ``link_seconds`` per message, and
+    ``node_link_bytes_per_second`` within a node (0: the device's published figure, else measured here).
+    ``utilisation`` is the share of the device's peak that the script reaches (None: its share of this machine's rate).
+    With ``price_per_device_hour`` each point has the cost of a million samples. The other arguments are those of
+    :func:`tune`; the study is kept in a folder of its own under ``directory``. A prediction quotes the errors of
+    earlier ones.
+
+    Raises as :func:`tune` does.
+    """
+    cluster = ScaleChoices(
+        nodes=nodes,
+        devices_per_node=devices_per_node,
+        device=device,
+        link=link_bytes_per_second,
+        node_link=node_link_bytes_per_second,
+        link_seconds=link_seconds,
+        utilisation=utilisation,
+        price_per_device_hour=price_per_device_hour,
+    )
+    options = Options(seed=seed, scale=cluster, network=network, unprotected=unprotected)
+    check(options, all_levers())
+    return begin(
+        workload_of(script, arguments, module),
+        options,
+        root=Path(directory) / SCALES,
+        on_progress=on_progress or say_nothing,
+        search=scale_search,
+    )
 
 
 def workload_of(script: str | os.PathLike[str], arguments: Sequence[str], module: bool) -> Workload:

@@ -328,8 +328,17 @@ def scale_prediction() -> ScalePrediction:
     step = MeasuredStep(forward_seconds=0.1, backward_seconds=0.2, optimizer_seconds=0.02)
     link = Link(bytes_per_second=50e9)
     points = tuple(
-        ScalePoint(ranks=it, strategy="ddp", step_seconds=0.33, efficiency=0.97, samples_per_second=it * 97.0)
-        for it in (8, 16)
+        ScalePoint(
+            ranks=ranks,
+            strategy=strategy,
+            step_seconds=0.32 / efficiency,
+            efficiency=efficiency,
+            samples_per_second=ranks * 100.0 * efficiency,
+            peak_bytes=peak_bytes,
+            fits=peak_bytes < 2**36,
+        )
+        for ranks in (8, 16)
+        for strategy, efficiency, peak_bytes in (("ddp", 1 - 0.004 * ranks, 2**37), ("fsdp2", 0.9, 2**38 // ranks))
     )
     return ScalePrediction(step=step, cluster=Cluster(within=link, between=link), points=points)
 

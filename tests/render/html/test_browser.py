@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CHARTS = {"replicates", "step-series", "step-histogram", "steps", "levers", "ceilings", "losses", "difference",
           "loader", "batch-search", "batch-search-memory", "batch-sizes", "memory-peaks", "memory", "memory-account",
-          "flame", "timeline", "candidates", "loss-scale"}  # fmt: skip
+          "flame", "timeline", "candidates", "loss-scale", "scaling"}  # fmt: skip
 TEXT_CONTRAST, LARGE_TEXT_CONTRAST, GRAPHICS_CONTRAST = 4.5, 3.0, 3.0
 """Web Content Accessibility Guidelines 2.2, criteria 1.4.3 and 1.4.11, level AA."""
 

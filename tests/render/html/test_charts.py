@@ -8,14 +8,14 @@ from typing import Any
 import fakes
 import msgspec
 import pytest
-from materials import batch_rates, batch_search, full_material, loader_rates, losses, memory
+from materials import batch_rates, batch_search, full_material, loader_rates, losses, memory, scale_prediction
 
 from hotlap.evidence import MemoryTimeline
 from hotlap.measure.parity.curves import loss_curves
 from hotlap.records import Ceiling, Kept, NoGain, Outcome, Plan, Study
 from hotlap.render.blocks import Table
 from hotlap.render.html.charts import batch_search as batch_curve
-from hotlap.render.html.charts import batch_sizes, ceilings, levers, loader, steps, timeline
+from hotlap.render.html.charts import batch_sizes, ceilings, levers, loader, scaling, steps, timeline
 from hotlap.render.html.charts import losses as loss_charts
 from hotlap.render.html.charts import memory as memory_chart
 from hotlap.render.material import Material
@@ -200,3 +200,21 @@ def test_a_timeline_draws_every_span_once(tmp_path: Path) -> None:
     assert {f"before|{row[0]}" for row in found.table.rows} == {it["row"] for it in spans}
     few = coarser(lanes, 10)
     assert sum(it.events for it in few.lanes) == sum(it.events for it in lanes.lanes)
+
+
+def test_the_curve_has_a_line_for_each_strategy_and_marks_what_does_not_fit() -> None:
+    study = msgspec.structs.replace(fakes.FINISHED, scale=scale_prediction())
+    (found,) = scaling.for_page(Material(study))
+    assert [name for name, _ in found.legend] == ["DDP", "FSDP2"]
+    assert found.description == (
+        "Lines of efficiency by number of ranks: DDP 97 % on 8 ranks, 94 % on 16; FSDP2 90 % on 8 ranks, 90 % on 16."
+    )
+    rows = found.drawn["data"]["values"]
+    assert {(it["strategy"], it["fits"]) for it in rows} == {("DDP", False), ("FSDP2", True)}
+    assert "A cross: the strategy needs more memory than a device has." in found.notes
+
+
+def test_one_number_of_ranks_is_no_curve() -> None:
+    found = scale_prediction()
+    single = msgspec.structs.replace(found, points=tuple(it for it in found.points if it.ranks == 8))
+    assert not scaling.for_page(Material(msgspec.structs.replace(fakes.FINISHED, scale=single)))
