@@ -9,7 +9,8 @@ import pytest
 from hotlap.diagnose import Profile
 from hotlap.diagnose.api import all_rules
 from hotlap.diagnose.rank_traces import rank_trace
-from hotlap.records import Finding, ScriptFacts
+from hotlap.evidence import LineSamples, RunEvidence, SampledLine
+from hotlap.records import CallSite, Finding, ScriptFacts
 
 
 def found(rule: str, profile: Profile) -> list[Finding]:
@@ -36,6 +37,41 @@ def test_the_share_is_the_saving_of_an_even_spread() -> None:
     assert finding.share.value == pytest.approx(0.3)
     assert "100 ms per step on rank 2, 60.0 ms on the 3 others (67 % more)" in finding.evidence[0]
     assert "5 of 5 steps" in finding.evidence[1]
+
+
+def lines_of(*lines: tuple[str, float, int, bool]) -> LineSamples:
+    """Sampled lines of one rank: phase, seconds, line and whether it is a collective."""
+    made = tuple(
+        SampledLine(
+            phase=phase,  # type: ignore[arg-type]
+            samples=20,
+            seconds=seconds,
+            collective=collective,
+            site=CallSite(role="call", file="/home/ada/train.py", line=line),
+        )
+        for phase, seconds, line, collective in lines
+    )
+    return LineSamples(samples=20 * len(made), lines=made)
+
+
+def test_the_phase_and_the_line_of_the_slow_rank_are_named() -> None:
+    """Rank 1 spends its time in forward; what rank 0 does longer outside of it is waiting for rank 1."""
+    profile = Profile(
+        facts=ScriptFacts(processes=2),
+        rank_step_seconds=((0.13,) * 30,) * 2,
+        rank_forward_seconds=((0.02,) * 30, (0.05,) * 30),
+        rank_other_seconds=((0.03,) * 30, (0.001,) * 30),
+        rank_lines=(
+            lines_of(("other", 0.9, 40, True), ("forward", 0.6, 11, False)),
+            lines_of(("forward", 1.2, 12, False), ("forward", 0.3, 11, False)),
+        ),
+        evidence=RunEvidence(sampled=lines_of(("other", 0.9, 40, True))),
+    )
+    (finding,) = found("straggler", profile)
+    assert finding.title.startswith("Rank 1 is slower")
+    assert "30.0 ms more than the others before backward" in finding.evidence
+    assert "80 % of its time there at train.py:12" in finding.evidence
+    assert finding.site is not None and finding.site.line == 12
 
 
 def test_ranks_are_named_as_their_traces_name_them() -> None:

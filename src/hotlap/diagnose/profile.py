@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hotlap.evidence import RunEvidence
+from hotlap.evidence import LineSamples, RunEvidence
 from hotlap.records import (
     BatchRate,
     Ceiling,
@@ -32,9 +32,10 @@ class Profile(Record, frozen=True, kw_only=True):
     are longer, and so is its start-up of ``watched_startup_seconds``. With several ranks, ``rank_step_seconds`` are the
     wall seconds of each step, one row per rank, ``rank_forward_seconds`` those until backward was called, and
     ``rank_other_seconds`` those outside of all phases; ``rank_losses`` and ``rank_samples`` are each step's loss and
-    samples. ``run_seconds`` is the duration of an unmodified run that ended by itself (0: hotlap ended it, and its
-    length is unknown). ``batch_rates`` are the rates of the model alone with
-    other batch sizes, if requested. ``fresh_bytes_per_step`` is the memory that the system had to provide in an
+    samples, and ``rank_lines`` the sampled lines of each rank in the profiled run (none: not all ranks have any).
+    ``run_seconds`` is the duration of an unmodified run that ended by itself (0: hotlap ended it, and its length is
+    unknown). ``batch_rates`` are the rates of the model alone with other batch sizes, if requested.
+    ``fresh_bytes_per_step`` is the memory that the system had to provide in an
     unmodified step. ``outcomes`` are the results of trials of levers so far; there are none before the first trial.
     ``disturbed`` are the measurements during which other processes kept the machine busy. ``plan`` is what the profiled
     run ran with; a profile of a plan has what that run showed, and no account or ceilings.
@@ -63,6 +64,7 @@ class Profile(Record, frozen=True, kw_only=True):
     rank_other_seconds: tuple[tuple[float, ...], ...] = ()
     rank_losses: tuple[tuple[float | None, ...], ...] = ()
     rank_samples: tuple[tuple[int, ...], ...] = ()
+    rank_lines: tuple[LineSamples, ...] = ()
     run_seconds: float = 0.0
     fresh_bytes_per_step: float = 0.0
     outcomes: tuple[Outcome, ...] = ()

@@ -260,6 +260,7 @@ def with_evidence(known: Profile, run: Run) -> Profile:
     return msgspec.structs.replace(
         known,
         evidence=seen[0],
+        rank_lines=tuple(it.sampled for it in seen) if len(seen) == len(run.rank_step_seconds) else (),
         breakdowns=tuple(it.breakdown for it in traces if it is not None),
         operators=first.operators if first is not None else (),
         host_time=first.host_time if first is not None else None,

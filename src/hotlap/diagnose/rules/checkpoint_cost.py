@@ -50,7 +50,11 @@ def check(profile: Profile) -> Iterator[Finding]:
         rule=_NAME,
         share=cost_of(part),
         title=f"Saving checkpoints takes {share_words(part)}.",
-        evidence=(*how_often(profile, part), *hottest(sampled_in(profile, "checkpoint"), "it")),
+        evidence=(
+            *how_often(profile, part),
+            *hottest(sampled_in(profile, "checkpoint"), "it"),
+            *_who_waits(profile.facts),
+        ),
         remedy="Save less often, or in the background: copy the state to the host and write it in a thread, or use "
         "`torch.distributed.checkpoint.async_save`.",
         site=facts.site if facts is not None else None,
@@ -58,12 +62,20 @@ def check(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _profile(share: float, *, every_steps: float | None = 100.0) -> Profile:
+def _who_waits(facts: ScriptFacts) -> Iterator[str]:
+    others = facts.processes - 1
+    if others > 0:
+        who = "the other rank waits" if others == 1 else f"the {others} other ranks wait"
+        yield f"{who} for it, at the latest where gradients are exchanged next"
+
+
+def _profile(share: float, *, every_steps: float | None = 100.0, processes: int = 1) -> Profile:
     estimate = between(share, share, share, RUN)
     part = OutsidePart(kind="checkpoints", blocks=2, seconds=2.5, every_steps=every_steps, share=estimate)
     return Profile(
         facts=ScriptFacts(
-            checkpoints=CheckpointFacts(saves=4, site=CallSite(role="call", file="/home/ada/train.py", line=77))
+            processes=processes,
+            checkpoints=CheckpointFacts(saves=4, site=CallSite(role="call", file="/home/ada/train.py", line=77)),
         ),
         run_account=RunAccount(
             steps=300, step_seconds=0.1, step_share=between(1 - share, 1 - share, 1 - share, RUN), outside=(part,)
@@ -74,6 +86,7 @@ def _profile(share: float, *, every_steps: float | None = 100.0) -> Profile:
 fires = {
     "a fifth of the run": _profile(0.2),
     "at most a tenth": _profile(0.1, every_steps=None),
+    "other ranks wait": _profile(0.1, processes=4),
 }
 silent = {
     "nothing measured": Profile(),

@@ -31,11 +31,12 @@ from hotlap.diagnose.api import Group
 from hotlap.diagnose.communication import traced_ranks
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.rank_traces import rank_trace
+from hotlap.diagnose.sampled import first_site, hottest
 from hotlap.diagnose.shares import share_of_steps
 from hotlap.diagnose.wording import count, duration, levers_for, percent, share_of_step
-from hotlap.evidence import LineSamples, RunEvidence, SampledLine
+from hotlap.evidence import LineSamples, RunEvidence, SampledLine, SampledPhase
 from hotlap.measure.account import warm_up_steps
-from hotlap.records import Finding, ScriptFacts, Steps
+from hotlap.records import CallSite, Finding, ScriptFacts, Steps
 
 title = "One rank is slower than the others"
 group: Group = "distributed"
@@ -44,6 +45,9 @@ _FEWEST_STEPS = 3
 _FEWEST_UNTRACED_STEPS = 8
 _CLEARLY_SLOWER = 0.05
 _SAME_RANK_SHARE = 0.8
+
+_OWN_PHASES: tuple[SampledPhase, ...] = ("data_wait", "host_to_device", "forward", "other")
+"""Phases in which a rank waits for others only in a collective that the script itself calls."""
 
 
 class _Columns(NamedTuple):
@@ -60,13 +64,13 @@ def check(profile: Profile) -> Iterator[Finding]:
     for columns in (_traced(profile), _before_they_meet(profile), _untraced(profile)):
         if columns is None:
             continue
-        found = _finding(columns)
+        found = _finding(profile, columns)
         if found is not None:
             yield found
             return
 
 
-def _finding(columns: _Columns) -> Finding | None:
+def _finding(profile: Profile, columns: _Columns) -> Finding | None:
     rows = list(zip(*columns.own, strict=True))
     last, times_last = Counter(row.index(max(row)) for row in rows).most_common(1)[0]
     lost = tuple(row[last] - fmean(row) for row in rows)
@@ -77,10 +81,11 @@ def _finding(columns: _Columns) -> Finding | None:
         rule="straggler",
         share=share,
         title=f"Rank {columns.ranks[last]} is slower than the others, which costs {share_of_step(share)}.",
-        evidence=tuple(_evidence(columns, last, times_last)),
+        evidence=(*_evidence(columns, last, times_last), *_where(profile, columns.ranks[last])),
         remedy=f"Check what only rank {columns.ranks[last]} does or has: logging and checkpoints in the loop, "
         "longer samples, fewer free cores, a device that is shared or throttled.",
         levers=levers_for("straggler"),
+        site=first_site(_own_lines(profile, columns.ranks[last])),
     )
 
 
@@ -93,6 +98,38 @@ def _evidence(columns: _Columns, last: int, times_last: int) -> Iterator[str]:
     )
     yield f"it was last in {times_last} of {count(len(columns.whole), 'step')}"
     yield "the share is the saving if the work were distributed evenly over all ranks"
+
+
+def _where(profile: Profile, rank: int) -> Iterator[str]:
+    """In which part of the step this rank takes longer, and its lines there."""
+    parts = (("before backward", profile.rank_forward_seconds), ("outside of all phases", profile.rank_other_seconds))
+    for part, rows in parts:
+        settled = _settled(rows)
+        if rank >= len(settled):
+            continue
+        more = fmean(settled[rank]) - fmean(fmean(it) for index, it in enumerate(settled) if index != rank)
+        if more > 0:
+            yield f"{duration(more)} more than the others {part}"
+    yield from hottest(_own_lines(profile, rank), "its time there")
+
+
+def _own_lines(profile: Profile, rank: int) -> list[SampledLine]:
+    """The sampled lines of this rank in the part of the step in which it takes longest compared with the others."""
+    if rank >= len(profile.rank_lines) or len(profile.rank_lines) < 2:
+        return []
+    per_rank = [_seconds_by_phase(it) for it in profile.rank_lines]
+    others = [it for index, it in enumerate(per_rank) if index != rank]
+    more = {it: per_rank[rank][it] - fmean(other[it] for other in others) for it in _OWN_PHASES}
+    longest = max(_OWN_PHASES, key=more.__getitem__)
+    lines = profile.rank_lines[rank].lines if more[longest] > 0 else ()
+    return [it for it in lines if it.phase == longest and not it.collective]
+
+
+def _seconds_by_phase(sampled: LineSamples) -> dict[SampledPhase, float]:
+    return {
+        phase: sum(it.seconds for it in sampled.lines if it.phase == phase and not it.collective)
+        for phase in _OWN_PHASES
+    }
 
 
 def _traced(profile: Profile) -> _Columns | None:
@@ -170,7 +207,13 @@ def _traces(*exposed_ms: tuple[float, ...]) -> Profile:
 
 
 _GATHERED = SampledLine(phase="other", samples=50, seconds=0.5, called="torch.distributed.all_reduce", collective=True)
-_REPORTED = SampledLine(phase="other", samples=50, seconds=0.5, called="json.dump")
+_REPORTED = SampledLine(
+    phase="other",
+    samples=50,
+    seconds=0.5,
+    called="json.dump",
+    site=CallSite(role="call", file="/home/ada/t.py", line=9),
+)
 
 fires = {
     "one rank never waits": _traces((40, 41, 39, 40), (1, 2, 1, 1), (38, 40, 41, 40)),
@@ -184,6 +227,7 @@ fires = {
         rank_step_seconds=((0.13,) * 30,) * 2,
         rank_forward_seconds=((0.02,) * 30,) * 2,
         rank_other_seconds=((0.03,) * 30, (0.001,) * 30),
+        rank_lines=(LineSamples(samples=50, lines=(_REPORTED,)), LineSamples(samples=50)),
     ),
     "ranks that meet in every step, one of them late": Profile(
         facts=_FACTS, rank_step_seconds=((0.13,) * 30,) * 2, rank_forward_seconds=((0.02,) * 30, (0.05,) * 30)
