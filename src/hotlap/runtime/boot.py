@@ -58,7 +58,13 @@ def apply_plan(path: str | os.PathLike[str] = "hotlap.toml") -> Plan:
     from hotlap.plan import read
 
     plan = read(Path(path))
-    ImportWatch(("torch",), lambda name, torch: _install_levers(_intercepted(torch).hooks, plan), _missed).start()
+
+    def imported(name: str, torch: ModuleType) -> None:
+        interception = _intercepted(torch)
+        _install_levers(interception.hooks, plan)
+        _require_same_plan(torch, interception, plan)
+
+    ImportWatch(("torch",), imported, _missed).start()
     return plan
 
 
@@ -77,6 +83,8 @@ def _boot_run(plan_path: str, watch_folder: str) -> None:
 
                 Watcher(interception, RowFile(Path(watch_folder)))
         _install_levers(interception.hooks, plan)
+        if plan.settings:
+            _require_same_plan(torch, interception, plan)
 
     _watch(("torch",), imported)
 
@@ -119,6 +127,12 @@ def _install_levers(hooks: Hooks, plan: Plan) -> None:
 
     for setting in plan.settings:
         find(setting.lever).install(hooks, setting)
+
+
+def _require_same_plan(torch: ModuleType, interception: Interception, plan: Plan) -> None:
+    from hotlap.runtime.same_plan import require_same_plan
+
+    require_same_plan(torch, interception.patches.replace, plan)
 
 
 def _intercepted(torch: ModuleType) -> Interception:
