@@ -123,12 +123,11 @@ def measured(name: str) -> Row:
     assert study.scale is not None
     predicted = {(it.strategy, it.ranks): it for it in study.scale.points}
     alone = study.scale.step.seconds
-    steps = max(FEWEST_STEPS, min(MOST_STEPS, int(TRAINING_SECONDS / alone)))
     cases = [(strategy, processes) for processes in PROCESSES for strategy in STRATEGIES]
     found: dict[tuple[Strategy, int], list[dict[str, float]]] = {it: [] for it in cases}
     for turn in range(LAUNCHES):
         for strategy, processes in cases if turn % 2 == 0 else cases[::-1]:
-            found[strategy, processes].append(launched(strategy, processes, arguments, steps))
+            found[strategy, processes].append(launched(strategy, processes, arguments, steps_of(alone, processes)))
     return Row(
         name=name,
         parameters_bytes=study.scale.step.parameter_bytes,
@@ -145,6 +144,12 @@ def measured(name: str) -> Row:
             for strategy, processes in cases
         ),
     )
+
+
+def steps_of(alone_seconds: float, processes: int) -> int:
+    """As many steps as take some seconds where processes share the cores."""
+    seconds = alone_seconds * max(1.0, processes / (os.cpu_count() or 1))
+    return max(FEWEST_STEPS, min(MOST_STEPS, int(TRAINING_SECONDS / seconds)))
 
 
 def launched(strategy: Strategy, processes: int, arguments: Sequence[str], steps: int) -> dict[str, float]:
