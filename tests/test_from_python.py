@@ -83,7 +83,9 @@ def test_a_cluster_is_given_by_its_links(executor: Counted, tmp_path: Path, monk
 
     def search(workload: Workload, options: Options, journal: Journal, *_: object) -> Study:
         asked.append(options)
-        return Study(identifier=journal.directory.name, kind="scale", directory=str(journal.directory))
+        return Study(
+            identifier=journal.directory.name, kind="scale", workload=workload, directory=str(journal.directory)
+        )
 
     monkeypatch.setattr("hotlap.api.searches.scale_search", search)
     study = hotlap.scale(

@@ -40,7 +40,7 @@ def test_a_time_has_three_digits_in_its_own_unit(seconds: float, text: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("seconds_each", "text"), [(4.0, "0.25"), (0.0293, "34.1"), (0.000092, "10870"), (1e-9, "1000000000")]
+    ("seconds_each", "text"), [(4.0, "0.25"), (0.0293, "34.1"), (0.000092, "10,870"), (1e-9, "1,000,000,000")]
 )
 def test_a_rate_has_no_exponent(seconds_each: float, text: str) -> None:
     assert per_second(seconds_each) == text

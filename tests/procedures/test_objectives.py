@@ -117,7 +117,7 @@ def test_speed_within_a_limit_of_memory() -> None:
     study = search(within, levers=named(lever("greedy"), lever("half")), effects=effects)
     assert [it.lever for it in study.plan.settings] == ["half"]
     refused = verdicts(study)["greedy"]
-    assert isinstance(refused, NoGain) and "Peak memory is 3.000x" in refused.reason
+    assert isinstance(refused, NoGain) and "Peak memory is 3.00x" in refused.reason
 
 
 def test_a_quick_screening_shows_its_memory() -> None:

@@ -150,3 +150,22 @@ class Machine(Record, frozen=True, kw_only=True):
     protection: Protection | None = None
     suspends_devices: bool = False
     allocators: tuple[str, ...] = ()
+
+    @property
+    def traits(self) -> dict[str, str]:
+        """What two machines must have in common before measurements of them are compared, by name."""
+        versions = dict(self.library_versions)
+        devices = [f"{it.name} ({_gibibytes(it.memory_bytes)})" for it in self.accelerators]
+        return {
+            "processor": self.processor,
+            "cores": str(self.cores),
+            "memory": _gibibytes(self.memory_bytes),
+            "accelerators": ", ".join(devices) or "none",
+            "Python": self.python_version,
+            **{it: versions.get(it, "none") for it in ("torch", "numpy")},
+        }
+
+
+def _gibibytes(size_bytes: int) -> str:
+    # Machines of one kind differ by some MiB in what their firmware reserves.
+    return f"{round(size_bytes / 2**30)} GiB"

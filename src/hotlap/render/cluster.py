@@ -10,7 +10,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.cluster.alike import traits_of
 from hotlap.records import Machine
 from hotlap.render import text
 from hotlap.render.layout import Trimmed
@@ -80,5 +79,5 @@ def _cell(share: float | None) -> str:
 
 
 def _differences(first: Machine, other: Machine) -> list[str]:
-    here, there = traits_of(first), traits_of(other)
+    here, there = first.traits, other.traits
     return [f"{name} {there[name]} instead of {here[name]}" for name in here if here[name] != there[name]]

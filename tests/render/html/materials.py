@@ -59,6 +59,7 @@ from hotlap.records import (
     Setting,
     Skipped,
     Steps,
+    Strategy,
     TaskQuality,
     Timings,
     WatchedRun,
@@ -327,18 +328,19 @@ def scale_prediction() -> ScalePrediction:
     """Two numbers of ranks, of a step that was measured on one device."""
     step = MeasuredStep(forward_seconds=0.1, backward_seconds=0.2, optimizer_seconds=0.02)
     link = Link(bytes_per_second=50e9)
+    curves: tuple[tuple[Strategy, float, int], ...] = (("ddp", 0.004, 2**41), ("fsdp2", 0.006, 2**38))
     points = tuple(
         ScalePoint(
             ranks=ranks,
             strategy=strategy,
-            step_seconds=0.32 / efficiency,
-            efficiency=efficiency,
-            samples_per_second=ranks * 100.0 * efficiency,
-            peak_bytes=peak_bytes,
-            fits=peak_bytes < 2**36,
+            step_seconds=0.32 / (1 - lost * ranks),
+            efficiency=1 - lost * ranks,
+            samples_per_second=ranks * 100.0 * (1 - lost * ranks),
+            peak_bytes=total_bytes // ranks,
+            fits=total_bytes // ranks < 2**36,
         )
         for ranks in (8, 16)
-        for strategy, efficiency, peak_bytes in (("ddp", 1 - 0.004 * ranks, 2**37), ("fsdp2", 0.9, 2**38 // ranks))
+        for strategy, lost, total_bytes in curves
     )
     return ScalePrediction(step=step, cluster=Cluster(within=link, between=link), points=points)
 
