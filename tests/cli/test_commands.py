@@ -298,7 +298,11 @@ def test_report_measures_nothing(work: Path) -> None:
 
 def test_doctor(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"], engine=engine(Recorder(fakes.FINISHED))) == 0
-    assert "AMD EPYC 7742" in capsys.readouterr().out
+    short = capsys.readouterr().out
+    assert "AMD EPYC 7742" in short and "hotlap doctor --full" in short
+    assert len(short.splitlines()) <= 24
+    assert main(["doctor", "--full"], engine=engine(Recorder(fakes.FINISHED))) == 0
+    assert "Rates measured here" in capsys.readouterr().out
     assert main(["doctor", "--json"], engine=engine(Recorder(fakes.FINISHED))) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["machine"]["cores"] == 16
@@ -322,6 +326,8 @@ def test_doctor_names_the_isolation_of_a_machine_that_has_none(work: Path, capsy
         return Refusing(isolation)
 
     assert main(["doctor"], engine=Engine(executor=executor)) == 0
+    assert "trials cannot be isolated" in " ".join(capsys.readouterr().out.split())
+    assert main(["doctor", "--full"], engine=Engine(executor=executor)) == 0
     out = capsys.readouterr().out
     assert "Isolation of trials" in out and "trials are refused" in " ".join(out.split())
 

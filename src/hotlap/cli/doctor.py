@@ -1,4 +1,4 @@
-"""``hotlap doctor``: this machine's hardware, measured rates, isolation and problems."""
+"""``hotlap doctor``: what this machine can and cannot do, what is in the way, and what to do about it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from pathlib import Path
 
 from hotlap import api
 from hotlap.cli import screen
+from hotlap.cli.answers import add_full_options, show_answer
 from hotlap.cli.arguments import Parser, whole
 from hotlap.errors import HotlapError, UsageError
 from hotlap.machine.doctor import advice
 from hotlap.records import CollectiveRates, Isolation, Machine, TrialCluster
 from hotlap.render.cluster import cluster, remarks_on
 from hotlap.render.doctor import Remark, doctor
+from hotlap.render.doctor_summary import cluster_summary, doctor_summary
 from hotlap.render.isolation import isolation_document
 from hotlap.trial.collectives import measured_collectives
 from hotlap.trial.owned_folder import owned_folder
 
 _DESCRIPTION = """\
-Looks at this machine and measures in a few seconds how fast it multiplies and copies; says what is
-wrong with it for training, how trials are isolated on it, and what to do about both. With
+Looks at this machine and measures in a few seconds how fast it multiplies and copies; says what it
+can and cannot do, what is in the way of training and measuring, and what to do about it. With
 --processes it also measures what exchanging data between processes takes, by size."""
 
 _MOST_PROCESSES = 64
@@ -29,6 +31,7 @@ _MOST_PROCESSES = 64
 def parser() -> Parser:
     """The command's options."""
     made = Parser("hotlap doctor", _DESCRIPTION, usage="hotlap doctor [options]")
+    add_full_options(made)
     made.add_argument("--json", action="store_true", help="print one JSON document")
     made.add_argument(
         "--processes", type=_processes, metavar="N",
@@ -73,7 +76,11 @@ def main(words: list[str], engine: api.Engine) -> int:
         }
         screen.document("doctor", document)
     else:
-        screen.show(doctor(machine, remarks, collectives))
+        show_answer(
+            choices,
+            lambda: doctor_summary(machine, remarks, collectives),
+            lambda: doctor(machine, remarks, collectives),
+        )
     return 0
 
 
@@ -85,7 +92,7 @@ def _nodes(choices: argparse.Namespace) -> int:
         remarks = list(remarks_on(nodes))
         screen.document("nodes", {"nodes": dict(nodes), "remarks": remarks})
     else:
-        screen.show(cluster(nodes))
+        show_answer(choices, lambda: cluster_summary(nodes, choices.address), lambda: cluster(nodes))
     return 0
 
 

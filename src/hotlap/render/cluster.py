@@ -32,22 +32,35 @@ def cluster(nodes: Nodes) -> RenderableType:
     return Trimmed(Group(table, note, Text(), *remarks))
 
 
+def node_line(nodes: Nodes, name: str) -> str:
+    """A node in one line: its hardware, and its rates as shares of the median of all."""
+    machine = dict(nodes)[name]
+    devices = ", ".join(text.one_line(it.name) for it in machine.accelerators)
+    parts = [text.one_line(machine.processor), text.count(machine.cores, "core"), devices]
+    shares = [f"{rate} {share:.2f}" for rate, share in shares_of_median(nodes, name).items() if share is not None]
+    of_median = f"; of the median: {', '.join(shares)}" if shares and len(nodes) > 1 else ""
+    return f"{name}  {', '.join(filter(None, parts))}{of_median}"
+
+
 def remarks_on(nodes: Nodes) -> Iterator[str]:
     """Name the slow nodes and those whose hardware or software differs; one sentence if there are none."""
-    found = False
+    found = tuple(troubles(nodes))
+    yield from found
+    if not found:
+        yield "All nodes are alike, and none is slow." if len(nodes) > 1 else "There is one node: nothing to compare."
+
+
+def troubles(nodes: Nodes) -> Iterator[str]:
+    """Name the slow nodes and those whose hardware or software differs."""
     for name, machine in nodes:
         for rate, share in shares_of_median(nodes, name).items():
             if share is not None and share < 1 - SLOW_SHARE:
-                found = True
                 load = machine.ceilings.other_load
                 busy = f" Other programs kept {load:.1f} of its cores busy meanwhile." if load >= 0.1 else ""
                 yield f"{name} is slow: {rate} {text.share(1 - share)} below the median of all nodes.{busy}"
         differs = _differences(nodes[0][1], machine)
         if differs:
-            found = True
             yield f"{name} differs from {nodes[0][0]}: {'; '.join(differs)}. One study uses nodes of one kind only."
-    if not found:
-        yield "All nodes are alike, and none is slow." if len(nodes) > 1 else "There is one node: nothing to compare."
 
 
 def shares_of_median(nodes: Nodes, name: str) -> dict[str, float | None]:

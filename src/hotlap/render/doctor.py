@@ -19,6 +19,7 @@ from hotlap.render.machine import ceiling_rates
 from hotlap.render.presentable import presentable
 
 _WIDEST = 100
+_NOTABLE_LOAD = 0.5
 _LEVELS = {"problem": "bold red", "warning": "yellow", "note": "cyan"}
 
 
@@ -47,10 +48,21 @@ def doctor(
         pieces += [Text(), Text(_between(collectives), style="bold"), _pairs(_collectives(collectives))]
     if machine.protection is not None:
         pieces += [Text(), Text("Isolation of trials", style="bold"), _pairs(isolation_facts(machine.protection))]
-    known = {text.sentence(it.text) for it in remarks}
-    warnings = [Remark("warning", it) for it in machine.warnings if text.sentence(it) not in known]
-    pieces += [Text(), *_advice([*remarks, *warnings])]
+    pieces += [Text(), *_advice(all_remarks(machine, remarks))]
     return Trimmed(Constrain(Group(*pieces), _WIDEST))
+
+
+def all_remarks(machine: Machine, remarks: Sequence[Remark]) -> list[Remark]:
+    """The remarks, what the machine's own warnings add to them, and what makes its rates unreliable."""
+    known = {text.sentence(it.text) for it in remarks}
+    doubts = [Remark("warning", why) for _, why in machine.ceilings.doubts]
+    load = machine.ceilings.other_load
+    if load >= _NOTABLE_LOAD:
+        cores = f"{load:.1f} cores"
+        busy = f"Other programs kept {cores} busy while the rates were measured, which may be too low"
+        doubts.append(Remark("warning", busy, "Wait until the machine is idle, and measure again"))
+    warnings = [Remark("warning", it) for it in machine.warnings]
+    return [*remarks, *(it for it in (*warnings, *doubts) if text.sentence(it.text) not in known)]
 
 
 def _advice(remarks: Sequence[Remark]) -> Iterator[RenderableType]:

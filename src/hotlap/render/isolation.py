@@ -22,11 +22,21 @@ _MEANS: Mapping[ProtectionMode, str] = {
     "none": "What a trial's Python code writes goes to the run and is thrown away; other writes change your files, so "
     "trials are refused without `--unprotected`.",
 }
+_ABILITY: Mapping[ProtectionMode, str] = {
+    "namespaces": "whatever a trial writes is thrown away",
+    "fence": "what Python code writes is thrown away, and other writes are denied",
+    "none": "they are refused without `--unprotected`, since they could change your files",
+}
 _NETWORK = {
     "open": "open: trials have the script's network access (`--network none` leaves them only loopback)",
     "none": "none: trials reach only loopback",
 }
 _UNPROTECTED = "The kernel did not isolate the trials: programs and libraries in them may have changed your files."
+
+
+def isolation_ability(mode: ProtectionMode) -> str:
+    """A clause on what that mode means, for one line."""
+    return _ABILITY[mode]
 
 
 def isolation_lines(machine: Machine) -> Iterator[str]:
