@@ -233,13 +233,18 @@ class GarbagePauses(Record, frozen=True, kw_only=True):
 
 
 class Window(Record, frozen=True, kw_only=True):
-    """The steps that ran under ``torch.profiler``; their times are not comparable with unprofiled ones."""
+    """The steps that ran under ``torch.profiler``; their times are not comparable with unprofiled ones.
+
+    ``libraries`` are the installed packages that the process had imported, by the names of their folders or files: the
+    trace names files without the folder that they were imported from.
+    """
 
     first_step: int
     steps: int
     wall_seconds: float
     trace_path: str
     with_stack: bool = False
+    libraries: tuple[str, ...] = ()
 
 
 class RunEvidence(Record, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
-"""Sentences that are said both while trials are made and when they are reported."""
+"""Sentences and names that are said both while trials are made and when they are reported."""
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import Final
 
@@ -24,6 +25,14 @@ _METRICS: Final = MappingProxyType(
         MEDIAN_CALL_SECONDS: "median time of a call",
     }
 )
+
+_PACKAGES = re.compile(r"^.*/(?:site|dist)-packages/|^.*/lib/python3\.\d+/(?=\w+(?:/\w+)*\.py$)")
+"""The folders of installed packages, and that of the standard library."""
+
+
+def from_package(file: str) -> str:
+    """A library's file from its package on, ``torch/nn/functional.py``; any other file is returned unchanged."""
+    return _PACKAGES.sub("", file)
 
 
 def metric_words(name: str) -> str:

@@ -75,6 +75,15 @@ def test_library_lines_are_not_shown_as_places(rule: str, file: str) -> None:
     assert one(rule, compiled_with(reported(rule, place))).site is None
 
 
+def test_a_break_in_a_library_is_named_by_its_package_and_the_models_call() -> None:
+    place = at(3, file="/v/lib/python3.11/site-packages/transformers/models/b.py")
+    profile = compiled_with(reported("graph-breaks", place))
+    call = CallSite(role="model", file="/home/someone/train.py", line=31)
+    facts = msgspec.structs.replace(profile.facts, sites=(call,))
+    finding = one("graph-breaks", msgspec.structs.replace(profile, facts=facts))
+    assert finding.site == call and "breaks at transformers/models/b.py:3" in finding.title
+
+
 @pytest.mark.parametrize("rule", ["graph-breaks", "silent-fallback", "recompiles"])
 @pytest.mark.parametrize(
     "file",

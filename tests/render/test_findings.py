@@ -68,7 +68,15 @@ def test_the_findings_that_a_lever_addresses() -> None:
 
 @pytest.mark.parametrize(
     ("file", "shown"),
-    [("/home/ada/work/src/train.py", "src/train.py:12"), ("/usr/lib/data.py", "/usr/lib/data.py:12")],
+    [
+        ("/home/ada/work/src/train.py", "src/train.py:12"),
+        ("/usr/lib/data.py", "/usr/lib/data.py:12"),
+        ("train.py", "train.py:12"),
+        ("/opt/env/lib/python3.11/site-packages/torch/nn/functional.py", "torch/nn/functional.py:12"),
+        ("/home/ada/work/.venv/lib/python3.11/site-packages/torch/nn/functional.py", "torch/nn/functional.py:12"),
+        ("/usr/lib/python3/dist-packages/einops/einops.py", "einops/einops.py:12"),
+        ("/usr/lib/python3.11/json/encoder.py", "json/encoder.py:12"),
+    ],
 )
 def test_lines_are_relative_to_the_working_directory(file: str, shown: str) -> None:
     assert fakes.PROFILED.workload.directory == "/home/ada/work"

@@ -127,6 +127,15 @@ def test_operators_of_backward_name_the_line_of_forward(tmp_path: Path) -> None:
     assert (rows["aten::addmm"].place, rows["aten::addmm"].forward_place) == ("model.py(9): forward", "")
 
 
+def test_the_place_of_an_operator_in_an_installed_package_is_the_line_that_called_it(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    two_layers(writer)
+    timeline = read_trace(writer.write(tmp_path / "trace.json"), with_inputs=True)
+    known = Attribution(timeline, libraries=("model",))
+    assert {it.place for it in operators(timeline, attribution=known)} == {"train.py(5): step"}
+    assert "model.py(9): forward" in {it.place for it in operators(timeline)}
+
+
 def test_the_last_operator_with_a_sequence_number_made_the_node(tmp_path: Path) -> None:
     writer = TraceWriter()
     module(writer, "Early_0", 0, 30)

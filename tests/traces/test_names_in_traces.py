@@ -93,6 +93,13 @@ def test_frames_are_classified_by_owner(name: str, expected: bool) -> None:
     assert is_users_frame(name) is expected
 
 
+def test_packages_that_are_known_to_be_installed_are_not_the_users() -> None:
+    for frame in ("einops/einops.py(400): rearrange", "einops.py(12): rearrange"):
+        assert is_users_frame(frame)
+        assert not is_users_frame(frame, {"einops"})
+        assert is_users_frame(f"project/{frame}", {"einops"})
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -26,10 +26,10 @@ def in_words(place: GraphBreak) -> str:
 
 
 def site_of(place: GraphBreak, profile: Profile) -> CallSite | None:
-    """Return the line if it is in the user's code; otherwise that of the model's call, if known."""
-    if _is_around_the_call(place):
+    """Return the line if it is in the user's code; otherwise that of the model's call, if known, which leads there."""
+    if _is_around_the_call(place) or _LIBRARY_FOLDERS & set(PurePath(place.file).parts):
         return site_with(profile, "model")
-    if not place.file or place.file.startswith("<") or _LIBRARY_FOLDERS & set(PurePath(place.file).parts):
+    if not place.file or place.file.startswith("<"):
         return None
     return CallSite(role="model", file=place.file, line=place.line)
 

@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from hotlap.levers.api import all_levers
 from hotlap.records import PHASES, CallSite, Estimate, PhaseAccount, Situation, StepPhase
+from hotlap.wording import from_package
 
 _LONGEST_NAME = 80
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -91,8 +92,9 @@ def place(site: CallSite | None) -> str:
 
 
 def line_of(file: str, line: int) -> str:
-    """Return ``train.py:31``: the file without its folders."""
-    return f"{name(PurePath(file).name)}:{line}"
+    """Return ``train.py:31``: the file without its folders; a library's from its package on."""
+    of_library = from_package(file)
+    return f"{name(PurePath(file).name if of_library == file else of_library)}:{line}"
 
 
 def _three_digits(number: float) -> str:

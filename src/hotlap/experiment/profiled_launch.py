@@ -28,7 +28,7 @@ from hotlap.files import read_bounded
 from hotlap.measure.run_account import run_account
 from hotlap.records import CollectEvidence, Completed, Disturbance, Plan, Run
 from hotlap.study import PROFILE
-from hotlap.traces import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
+from hotlap.traces import Attribution, Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
 from hotlap.wording import ending_text
 
 ATTACHMENT = PROFILE
@@ -293,7 +293,9 @@ def _trace_of(evidence: RunEvidence) -> _Trace | None:
         return None
     try:
         timeline = read_trace(evidence.window.trace_path, with_inputs=True)
-        return _Trace(analyse(timeline), operators(timeline, most=_MOST_OPERATORS), host_time(timeline))
+        attribution = Attribution(timeline, evidence.window.libraries)
+        rows = operators(timeline, most=_MOST_OPERATORS, attribution=attribution)
+        return _Trace(analyse(timeline), rows, host_time(timeline))
     except (TraceError, OSError):
         return None
 

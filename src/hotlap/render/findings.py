@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
@@ -124,12 +123,10 @@ def answering(levers: Sequence[str]) -> str:
 
 
 def place(it: Finding, directory: str) -> str:
-    """The line, relative to the script's working directory if it is below that."""
+    """The line, its file relative to the script's working directory or, of a library, from its package on."""
     if it.site is None or not it.site.file:
         return ""
-    path = PurePath(it.site.file)
-    file = path.relative_to(directory) if path.is_relative_to(directory) else path
-    return f"{text.one_line(str(file))}:{it.site.line}"
+    return f"{text.file_name(it.site.file, directory)}:{it.site.line}"
 
 
 def share_interval(it: Finding) -> str:

@@ -171,4 +171,4 @@ def _growing(it: MemoryGrowth) -> str:
 
 
 def _place(site: CallSite) -> str:
-    return f"{text.one_line(site.file, limit=200)}:{site.line}"
+    return f"{text.file_name(site.file)}:{site.line}"

@@ -264,10 +264,9 @@ def _place(site: CallSite | None, directory: str) -> str:
     """``train.py:41 in forward``, files named from the directory that the script runs in where they are below it."""
     if site is None:
         return ""
-    file = site.file.removeprefix(f"{directory}/") if directory else site.file
     function = text.one_line(site.function)
     inside = f" in {function}" if function and function != "<module>" else ""
-    return f"{text.one_line(file)}:{site.line}{inside}"
+    return f"{text.file_name(site.file, directory)}:{site.line}{inside}"
 
 
 def _number(value: float) -> str:

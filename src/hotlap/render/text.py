@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from hotlap.records import Estimate, Setting, Workload
+from hotlap.wording import from_package
 from hotlap.wording import number as number
 from hotlap.wording import ratio as ratio
 from hotlap.wording import share as share
@@ -165,6 +166,14 @@ def markdown(foreign: str) -> str:
     """Cleaned text on one line that Markdown shows as it is, in a table as well: none of it becomes markup, and no
     name behind an ``@`` nor number behind a ``#`` a reference (a comment in between prevents that)."""
     return _MARKDOWN.sub(_escaped, one_line(foreign, limit=2000))
+
+
+def file_name(file: str, directory: str = "") -> str:
+    """A file as its reader knows it: relative to the project's ``directory``, or from its package on for a library's
+    (``torch/nn/functional.py``)."""
+    if directory and file.startswith(f"{directory.rstrip('/')}/"):
+        file = file[len(directory.rstrip("/")) + 1 :]
+    return one_line(from_package(file))
 
 
 def count(number: int, one: str, many: str = "") -> str:

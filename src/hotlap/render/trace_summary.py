@@ -91,7 +91,7 @@ def _causes(verdict: TraceVerdict) -> tuple[str, ...]:
 
 
 def _cause(it: Finding) -> str:
-    where = f" ({shown(text.one_line(it.site.file))}:{it.site.line})" if it.site and it.site.file else ""
+    where = f" ({shown(text.file_name(it.site.file))}:{it.site.line})" if it.site and it.site.file else ""
     title = shown(text.sentence(it.title)).removesuffix(".")
     return f"{cost_label(it).replace(' ', NO_BREAK)}  {title}{where}. {text.sentence(it.remedy)}".rstrip()
 

@@ -82,7 +82,7 @@ def cost_label(it: Finding) -> str:
 def _finding(number: int, it: Finding, paper: Paper) -> Iterator[str]:
     label = cost_label(it)
     yield from paragraph(f"{number}. {shown(text.one_line(it.title))}", paper, indent=2, style="bold")
-    site = f" at {shown(text.one_line(it.site.file))}:{it.site.line}" if it.site and it.site.file else ""
+    site = f" at {shown(text.file_name(it.site.file))}:{it.site.line}" if it.site and it.site.file else ""
     yield from paragraph(f"{it.rule}: {label}{site}", paper, indent=5, style="dim")
     for line in it.evidence:
         yield from paragraph(shown(text.one_line(line)), paper, indent=5)

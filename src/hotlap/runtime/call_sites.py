@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -20,6 +21,9 @@ _LIBRARIES = (
     "<eval_with_key>",  # what torch.fx generates
 )
 _OWN = tuple(str(Path(__file__).parent.parent / room) for room in ("runtime", "levers"))
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+"""Folders of packages, wherever they are: a user's own, those of Debian, and of environments that share packages."""
+
 MAXIMUM_DEPTH = 60
 
 
@@ -28,9 +32,21 @@ def is_own(file: str) -> bool:
     return file.startswith(_OWN)
 
 
+@lru_cache(maxsize=4096)
 def is_users(file: str) -> bool:
     """Whether a code object's file is the user's: neither hotlap's nor a library's."""
-    return not file.startswith((*_OWN, *_LIBRARIES))
+    return not (file.startswith((*_OWN, *_LIBRARIES)) or is_installed(file) or file.startswith(_torch_folder()))
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file is in a folder of installed packages."""
+    return any(it in file for it in _INSTALLED)
+
+
+def _torch_folder() -> str:
+    """That of torch, which need not be installed where packages are: it may have been built in its own checkout."""
+    file = getattr(sys.modules.get("torch"), "__file__", None)
+    return f"{Path(file).parent}/" if file else _OWN[0]
 
 
 def user_site(role: SiteRole, what: str = "") -> CallSite | None:

@@ -12,7 +12,7 @@ last one created the autograd node: the number grows with each node.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from hotlap.traces.captures import captures
@@ -76,10 +76,13 @@ class Attribution:
 
     ``in_steps`` is the window of what counts: from the first step's start to the last one's end, or all times.
     ``modules`` holds chains of module instances (``Linear_3``), ``lines`` those of the user's functions or lines.
+    ``libraries`` are the installed packages of the process that was traced, if they are known: their code is not the
+    user's.
     """
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, libraries: Collection[str] = ()) -> None:
         self.timeline = timeline
+        self._libraries = frozenset(libraries)
         table = timeline.operators
         self.own_nanoseconds = [end - start for start, end in zip(table.start, table.end, strict=True)]
         self.device_nanoseconds = [0] * len(table)
@@ -90,7 +93,7 @@ class Attribution:
         self.modules = Chains()
         self.lines = Chains()
         self._named = {identifier: event for event, identifier in enumerate(table.external) if identifier != MISSING}
-        self._users = {number for number, it in enumerate(timeline.frames.names) if is_users_frame(it)}
+        self._users = {number for number, it in enumerate(timeline.frames.names) if self._is_users(it)}
         self._engine = table.named(BACKWARD.search)
         self._stacks: dict[int, tuple[int, str]] = {}
         self._in_forward: dict[str, int] = {}
@@ -130,6 +133,9 @@ class Attribution:
                 open_now.append(_Open(-negative_end, around.operator, self._scope_of_frame(event, around.scope)))
             else:
                 open_now.append(_Open(-negative_end, around.operator, self._scope_of_module(event, around.scope)))
+
+    def _is_users(self, frame: str) -> bool:
+        return is_users_frame(frame, self._libraries)
 
     def _begun(self) -> list[_Begun]:
         """Modules, frames, operators and launches (also captured ones) of all threads, each before what it encloses."""
@@ -207,7 +213,7 @@ class Attribution:
         if stack == NONE or around.direction == Direction.BACKWARD:
             return around
         if stack not in self._stacks:
-            users = [it for it in frames_of(self.timeline.stacks[stack]) if is_users_frame(it)]
+            users = [it for it in frames_of(self.timeline.stacks[stack]) if self._is_users(it)]
             self._stacks[stack] = self.lines.of(reversed(users)), users[0] if users else ""
         line, place = self._stacks[stack]
         return around._replace(line=line, place=place) if place else around

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Collection
 from typing import Final
 
 
@@ -232,15 +233,18 @@ _LOADING_OR_COMPILING = ("torch", "triton/", "nvidia/dali/", "webdataset/")
 _NO_PLACES = ("<", MODULE_PREFIX)
 
 
-def is_users_frame(name: str) -> bool:
-    """Whether a Python frame's name (``train.py(30): main``) belongs to the user rather than to a library."""
+def is_users_frame(name: str, libraries: Collection[str] = ()) -> bool:
+    """Whether a Python frame's name (``train.py(30): main``) belongs to the user rather than to a library.
+
+    ``libraries`` are the packages that are known to be installed where the trace was made, besides common ones.
+    """
     if _LIBRARY_PATH.search(name):
         return False
     found = _PLACE.match(name)
     if not found:
         return False
     first = found["file"].replace("\\", "/").split("/")[0].removesuffix(".py")
-    return first not in sys.stdlib_module_names
+    return first not in sys.stdlib_module_names and first not in libraries
 
 
 def is_useful_frame(name: str) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 
+import pytest
 import torch
 
 from hotlap import runtime
+from hotlap.runtime import call_sites
 from hotlap.runtime.evidence.callers import Caller, Callers
 
 RUNTIME = Path(runtime.__file__).parent
@@ -42,6 +44,33 @@ def test_through_the_standard_library_it_still_does() -> None:
 
     caller = called_through(logging.__file__)
     assert caller is not None and caller.site is not None and caller.directly
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "/home/ada/.local/lib/python3.11/site-packages/torchmetrics/metric.py",  # a user's own packages
+        "/usr/lib/python3/dist-packages/einops/einops.py",  # Debian's
+        "/shared/env/lib/python3.11/site-packages/timm/models/resnet.py",  # of an environment that shares packages
+        "/home/ada/project/.venv/lib/python3.11/site-packages/einops/einops.py",
+    ],
+)
+def test_the_users_line_is_found_behind_packages_wherever_they_are(file: str) -> None:
+    caller = called_through(file)
+    assert caller is not None and caller.site is not None
+    assert (caller.site.file, caller.directly) == (__file__, False)
+
+
+def test_torch_that_was_built_in_its_checkout_is_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    call_sites.is_users.cache_clear()
+    try:
+        assert call_sites.is_users("/opt/pytorch/torch/nn/functional.py")
+        call_sites.is_users.cache_clear()
+        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__file__="/opt/pytorch/torch/__init__.py"))
+        assert not call_sites.is_users("/opt/pytorch/torch/nn/functional.py")
+        assert call_sites.is_users("/opt/pytorch/train.py")
+    finally:
+        call_sites.is_users.cache_clear()
 
 
 def test_through_a_library_it_does_not() -> None:

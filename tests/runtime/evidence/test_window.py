@@ -24,6 +24,7 @@ def test_the_last_steps_are_in_the_trace(launch) -> None:  # type: ignore[no-unt
     window = evidence.window
     assert window is not None
     assert (window.first_step, window.steps, window.with_stack) == (10, 4, True)
+    assert {"torch", "numpy"} <= set(window.libraries) and "os" not in window.libraries
     assert Path(run.output_path).read_text() == ""
     assert window.wall_seconds == pytest.approx(sum(run.steps.wall_seconds[10:14]))
     assert [it.name for it in Path(window.trace_path).parent.glob("window*")] == ["window.json.gz"]

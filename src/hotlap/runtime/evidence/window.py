@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 from hotlap.evidence import Window
 from hotlap.records import Steps
+from hotlap.runtime.call_sites import is_installed
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.unit_clock import UnitClock
 
@@ -212,7 +213,15 @@ class ProfilerWindow:
             wall_seconds=sum(steps.wall_seconds[self._first : self._first + self._steps]),
             trace_path=self._trace_path,
             with_stack=self._with_stack,
+            libraries=_libraries(),
         )
+
+
+def _libraries() -> tuple[str, ...]:
+    """The packages and modules that were imported from folders of installed packages."""
+    tops = ((name, getattr(module, "__dict__", {})) for name, module in list(sys.modules.items()) if "." not in name)
+    files = ((name, names.get("__file__")) for name, names in tops)
+    return tuple(sorted(name for name, file in files if isinstance(file, str) and is_installed(file)))
 
 
 @contextlib.contextmanager
