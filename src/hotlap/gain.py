@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hotlap.machine.label import machine_label
 from hotlap.objective import judge, p99_state
-from hotlap.records import Comparison, Kept, Outcome, RecordedGain, Study
+from hotlap.records import Comparison, Kept, Outcome, RecordedGain, Seen, Study
 
 
 def comparison_of_plan(study: Study) -> Comparison | None:
@@ -21,6 +21,11 @@ def comparison_of_plan(study: Study) -> Comparison | None:
     comparisons = [it.verdict.comparison for it in study.outcomes if isinstance(it.verdict, Kept)]
     whole = [it for it in comparisons if it.candidate == study.plan and not it.baseline.settings]
     return whole[-1] if whole else None
+
+
+def is_noise(look: Seen) -> bool:
+    """Whether one look at a lever showed more than the step's own times allow, which is no gain."""
+    return look.bound is not None and look.speedup > look.bound
 
 
 def own_comparison(outcome: Outcome) -> Comparison | None:

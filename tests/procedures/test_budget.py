@@ -33,6 +33,7 @@ from hotlap.records import (
     TimedOut,
     TurnRequest,
 )
+from hotlap.render.headline import headline
 
 HALF, FEED, SLOW, LATE = setting("half"), setting("feed"), setting("slow"), setting("late")
 EFFECTS = {
@@ -144,6 +145,18 @@ def test_a_requested_screening_tries_nothing_in_any_budget() -> None:
     assert executor.seconds < 600
     assert study.profiled_steps == 0  # the fake has no evidence; its launch was made
     assert any(b'"collect-evidence"' in it for it in executor.requests)
+
+
+@pytest.mark.parametrize(("bound", "is_noise"), [(1.2, True), (2.0, False), (None, False)])
+def test_a_look_above_the_levers_bound_is_noise_and_no_gain(bound: float | None, is_noise: bool) -> None:
+    """What only computing half as long can show is more than a bound of 1.2 allows."""
+    study, _ = search(script(), 3600, quick=True, levers=named(lever("half", bound=bound)))
+    look = verdicts(study)["half"]
+    assert isinstance(look, Seen) and look.speedup > 1.4 and look.bound == bound
+    assert ("noise, not a gain" in look.reason) == is_noise
+    answer = headline(study)
+    shown = " ".join((answer.sentence, *answer.details))
+    assert (f"{look.speedup:.2f}x" in shown) != is_noise and ("half (1.20x at most)" in shown) == is_noise
 
 
 def test_what_a_search_had_no_time_for_is_seen() -> None:

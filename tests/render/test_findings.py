@@ -9,9 +9,26 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from hotlap.records import CallSite, Ceiling, Estimate, Failed, Finding, NoGain, Outcome, Skipped, TimedOut, Verdict
+from hotlap.records import (
+    CallSite,
+    Ceiling,
+    Estimate,
+    Failed,
+    Finding,
+    NoGain,
+    Outcome,
+    Seen,
+    Skipped,
+    TimedOut,
+    Verdict,
+)
+from hotlap.render.brief import Brief, brief_text
 from hotlap.render.findings import answers, fates, findings_list, label
 from hotlap.render.headline import headline
+from hotlap.render.lever_table import row
+from hotlap.render.lines import Paper
+from hotlap.render.summary import summary
+from hotlap.render.terminal import report
 
 KEPT, UNTRIED = fakes.OUTCOMES[0], Outcome(lever="loader", verdict=Skipped(reason="The budget leaves 3 s."))
 NOTHING = Estimate(value=0.0, low=0.0, high=0.0)
@@ -140,3 +157,17 @@ def test_one_cause_and_several() -> None:
     several = headline(fakes.PROFILED)
     assert several.sentence == "2 causes of lost time were found; the largest costs 48 % of a step."
     assert several.details[-1] == "Also 1 risk or hint; see below."
+
+
+def test_a_look_that_arithmetic_forbids_is_never_shown_as_a_gain() -> None:
+    noise = Outcome(lever="loader", setting=fakes.LOADER, verdict=Seen(speedup=1.84, bound=1.12, rounds=8))
+    study = msgspec.structs.replace(fakes.QUICK_LOOK, outcomes=(noise, *fakes.QUICK_LOOK.outcomes[1:]))
+    for page in (report(study), summary(study)):
+        console = Console(width=100, file=io.StringIO(), color_system=None)
+        console.print(brief_text(page, Paper(width=100)) if isinstance(page, Brief) else page)
+        shown = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+        assert "1.84" not in shown and "1.12x at most" in shown
+    assert fates(fakes.FINDINGS[0], [noise])[0][1] == (
+        "loader can give 1.12x at most, and one replicate showed only noise."
+    )
+    assert row(noise).verdict == "noise" and "1.84" not in row(noise).speedup

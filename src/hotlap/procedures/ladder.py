@@ -7,6 +7,7 @@ levers interact, each lever is tried on top of all that were kept before.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from hotlap.procedures.screen import (
     Hopeful,
     Prospect,
     Screened,
+    bound_of,
     noise_of_a_replicate,
     prospects_of,
     screen,
@@ -192,8 +194,11 @@ class Ladder:
         trials, done = self._trials, self._draft.study.verification is not None
         to_come = 0.0 if done or not self._plan.settings else verification_cost(trials, self._prover, self._plan)
         trials.reserve_seconds = RESERVE_MARGIN * to_come
-        found = screen_one(trials, self._draft, self._plan, self._levers[choice.setting.lever], choice.setting)
-        return choice if isinstance(found, Failure) else found
+        lever = self._levers[choice.setting.lever]
+        found = screen_one(trials, self._draft, self._plan, lever, choice.setting)
+        if isinstance(found, Failure):
+            return choice
+        return replace(found, bound=bound_of(lever, self._situation) if trials.options.goal.is_of_speed else None)
 
     def _keeping_proof(self, candidate: Plan, ask: Callable[[], _Answer]) -> _Answer:
         """Take replicates, with the time of the candidate's proof reserved."""
@@ -282,7 +287,7 @@ class Ladder:
 
     def _seen(self, choice: Screened) -> Seen | Skipped:
         if choice.gain is not None:
-            return seen(choice.gain, choice.rounds, self._trials.options.goal)
+            return seen(choice, choice.gain, self._trials.options.goal)
         *_, shortest = screenings(self._trials, self._plan, [choice.setting])
         return no_time(shortest.seconds, self._trials.left_seconds)
 

@@ -73,6 +73,7 @@ class Screened:
     """A setting, and its gain in one replicate (None if it was not screened).
 
     It has a ``comparison`` if it took turns within a single launch, and a ``run`` if it had a launch of its own.
+    ``bound`` is the largest gain that arithmetic allowed when it was measured; None where it knew none.
     """
 
     setting: Setting
@@ -82,6 +83,7 @@ class Screened:
     rounds: int = 0
     comparison: Comparison | None = None
     run: Run | None = None
+    bound: float | None = None
 
 
 Hopeful: TypeAlias = dict[str, list[Screened]]
@@ -161,7 +163,7 @@ def screen(
     seen, failures = _measure(trials, draft, incumbent, wanted, switchable)
     hopeful: dict[str, list[Screened]] = {}
     for prospect in prospects:
-        mine = [seen[it] for it in prospect.settings if it in seen]
+        mine = [replace(seen[it], bound=prospect.bound) for it in prospect.settings if it in seen]
         worth = [it for it in mine if _is_hopeful(it, trials.options.goal.delta, noise)]
         if worth:
             hopeful[prospect.lever.name] = sorted(worth, key=lambda it: -(it.gain or 1.0))

@@ -306,7 +306,11 @@ class Search(Ladder):
         if first.gain is None or first.gain < 1 + self._trials.options.delta or first.comparison is not None:
             return first
         second = self._screen(first)
-        return first if second.gain is None else replace(first, gain=math.sqrt(first.gain * second.gain))
+        if second.gain is None:
+            return first
+        known = first.bound is not None and second.bound is not None
+        bound = max(first.bound or 0.0, second.bound or 0.0) if known else None
+        return replace(first, gain=math.sqrt(first.gain * second.gain), bound=bound)
 
     def _far(self, *, screenings: int) -> float:
         """The gain from which so many screenings are not noise."""

@@ -92,10 +92,19 @@ def no_gain_within_launch(comparison: Comparison, goal: Goal) -> NoGain:
     return NoGain(comparison=comparison, metric=goal.objective.metric, reason=reason)
 
 
-def seen(gain: float, rounds: int, goal: Goal) -> Seen:
-    """The verdict on a candidate that was screened but could not be proved."""
-    reason = f"Measured in one replicate of {rounds} rounds, not proved: no interval, and results were not compared."
-    return Seen(speedup=gain, metric=goal.objective.metric, rounds=rounds, reason=reason)
+def seen(choice: Screened, gain: float, goal: Goal) -> Seen:
+    """The verdict on a candidate that was screened, with this gain, but could not be proved."""
+    rounds, bound = choice.rounds, choice.bound
+    if bound is not None and gain > bound:
+        reason = (
+            f"One replicate of {rounds} rounds showed {gain:.3f}x, but by the step's own times the lever can give "
+            f"{bound:.3f}x at most: that is noise, not a gain."
+        )
+    else:
+        reason = (
+            f"Measured in one replicate of {rounds} rounds, not proved: no interval, and results were not compared."
+        )
+    return Seen(speedup=gain, metric=goal.objective.metric, rounds=rounds, bound=bound, reason=reason)
 
 
 def no_time(screening_seconds: float, left_seconds: float) -> Skipped:
