@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from hotlap.cli import screen
@@ -67,6 +67,16 @@ class Parser(argparse.ArgumentParser):
                 return list(words[:index]), list(words[index + 1 :])
             index += 2 if self._takes_next(word) else 1
         return list(words[:index]), list(words[index:])
+
+    def options_in(self, words: Sequence[str]) -> Iterator[tuple[argparse.Action, tuple[str, ...]]]:
+        """Return each option among words that were parsed, with its words as typed."""
+        index = 0
+        while index < len(words) and words[index] != "--":
+            action = self._option_string_actions.get(words[index].partition("=")[0])
+            count = 2 if action is not None and self._takes_next(words[index]) else 1
+            if action is not None:
+                yield action, tuple(words[index : index + count])
+            index += count
 
     def _takes_next(self, word: str) -> bool:
         action = self._option_string_actions.get(word)

@@ -79,7 +79,7 @@ def _parsed(words: list[str]) -> tuple[argparse.Namespace, Workload]:
     made = parser()
     own, target = made.split(words)
     if target and (target[0] == "-m" or target[0].endswith(".py")):
-        choices = made.parse_args(own)
+        choices = options.parsed_options(made, own)
         given = [f"--{it}" for it in ("inputs", "metric", "lengths") if getattr(choices, it)]
         if given:
             raise UsageError(
@@ -87,7 +87,7 @@ def _parsed(words: list[str]) -> tuple[argparse.Namespace, Workload]:
                 remedy="Leave it out, or name a function that makes the model: hotlap infer MODULE:MAKE_MODEL.",
             )
         return choices, workload_from(target, "infer", interpreter_from(choices))
-    choices = made.parse_args(words)
+    choices = options.parsed_options(made, words)
     if not (choices.model and choices.inputs):
         raise UsageError(
             "There is no model and no inputs, or no script.",

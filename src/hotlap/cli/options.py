@@ -16,6 +16,7 @@ from hotlap.cli.answers import add_full_options
 from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import add_cost_options
 from hotlap.cli.goals import objective_from
+from hotlap.cli.repeating import repeated_options
 from hotlap.cli.workload import add_python_option, interpreter_from, workload_from
 from hotlap.errors import UsageError
 from hotlap.experiment.options import QUICK_SECONDS, BatchChoices, Options, check, with_quick_budget
@@ -40,8 +41,18 @@ def parsed(made: Parser, words: list[str]) -> tuple[argparse.Namespace, Workload
     Raises :class:`UsageError`.
     """
     own, target = made.split(words)
-    choices = made.parse_args(own)
+    choices = parsed_options(made, own)
     return choices, workload_from(target, made.prog.removeprefix("hotlap "), interpreter_from(choices))
+
+
+def parsed_options(made: Parser, words: list[str]) -> argparse.Namespace:
+    """Parse the options, and note which of them a repetition of the command keeps (``repeated``).
+
+    Raises :class:`UsageError`.
+    """
+    choices = made.parse_args(words)
+    choices.repeated = repeated_options(made, words)
+    return choices
 
 
 def add_study_options(parser: Parser, *, rounds: bool = True) -> None:
@@ -243,6 +254,7 @@ def launch_options(choices: argparse.Namespace) -> Options:
         show_output=choices.show_output,
         network=choices.network,
         unprotected=choices.unprotected,
+        repeated=getattr(choices, "repeated", ()),
     )
 
 

@@ -86,7 +86,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     made = parser()
     own, target = made.split(words)
-    choices = made.parse_args(own)
+    choices = options.parsed_options(made, own)
     if choices.resume and choices.nproc:
         raise UsageError("--nproc begins a new study.", remedy="Omit --resume.")
     if choices.resume:

@@ -81,7 +81,8 @@ class Options(Record, frozen=True, kw_only=True):
     ``estimate`` computes memory instead, without running. ``scale`` is the cluster that ``hotlap scale`` predicts for,
     and ``processes`` are the numbers of processes that ``hotlap tune --nproc`` compares. ``quality`` is the required
     cosine and agreement of a model's outputs. Prepared samples may take ``sample_cache_bytes`` of a disk (0: none).
-    ``quick`` is a quick look without proof. ``network`` and ``unprotected`` say how trials are isolated
+    ``quick`` is a quick look without proof. ``repeated`` are the options that a repetition of the command keeps, as
+    typed; nothing else depends on them. ``network`` and ``unprotected`` say how trials are isolated
     (:class:`hotlap.records.Isolation`).
     """
 
@@ -110,6 +111,7 @@ class Options(Record, frozen=True, kw_only=True):
     cluster: TrialCluster | None = None
     network: NetworkMode = "open"
     unprotected: bool = False
+    repeated: tuple[str, ...] = ()
 
     @property
     def goal(self) -> Goal:

@@ -18,7 +18,7 @@ from hotlap.experiment.trials import Trials
 from hotlap.measure.disturbance import disturbance_of_rates
 from hotlap.measure.run_account import run_account
 from hotlap.records import Machine, Study, StudyKind, Workload
-from hotlap.redact import redacted
+from hotlap.redact import redacted, redacted_text
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 
@@ -31,6 +31,7 @@ def blank_study(workload: Workload, options: Options, journal: Journal | None) -
         budget_seconds=options.budget_seconds,
         quick=options.quick,
         narrowed_by=options.which_levers,
+        repeated_options=tuple(map(redacted_text, options.repeated)),
     )
     if journal is None:
         return study

@@ -52,7 +52,7 @@ class Study(Record, frozen=True, kw_only=True):
     A study of status ``quick-look`` proves and claims nothing, because only that was requested (``quick``) or the
     budget was too small. ``needed_seconds`` is the budget that would be enough for a proof, or for the levers that the
     search had no time for; None where nothing was left. ``narrowed_by`` are the options that said which levers to try,
-    as typed.
+    as typed, and ``repeated_options`` all those that a repetition of the command keeps.
     """
 
     format_version: int = 4
@@ -72,6 +72,7 @@ class Study(Record, frozen=True, kw_only=True):
     needed_seconds: float | None = None
     quick: bool = False
     narrowed_by: tuple[str, ...] = ()
+    repeated_options: tuple[str, ...] = ()
     baseline: Run | None = None
     account_before: PhaseAccount | None = None
     account_after: PhaseAccount | None = None

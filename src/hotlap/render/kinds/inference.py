@@ -199,7 +199,8 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         return
     tried = any(isinstance(it.verdict, (Kept, NoGain, QualityLost, NotVerified)) for it in study.outcomes)
     if study.status != "finished" or not tried:
-        words = ("hotlap infer", *option_words(study.objective), *_level(study), text.command(study.workload))
+        given = study.repeated_options or (*option_words(study.objective), *_level(study))
+        words = ("hotlap infer", *map(text.shell_word, given), text.command(study.workload))
         yield " ".join(words), "tries again without a limit of time"
     if study.plan.settings and study.status == "finished":
         generates = study.baseline is not None and study.baseline.facts.generation is not None

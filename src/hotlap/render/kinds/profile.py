@@ -93,7 +93,8 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         return
     levers = sorted({lever for it in study.findings for lever in it.levers})
     if study.status != "finished":
-        yield f"hotlap profile {text.command(study.workload)}", "starts again"
+        given = map(text.shell_word, study.repeated_options)
+        yield " ".join(("hotlap profile", *given, text.command(study.workload))), "starts again"
     elif levers:
         only = ("--only", ",".join(levers))
         yield f"hotlap tune {text.command(study.workload, *only)}", "tries the levers for these findings"

@@ -275,7 +275,8 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         )
     measured = comparison_of_plan(study)
     if study.status == "finished" and measured is not None and _is_open(measured.speed):
-        yield _again(study, ""), "tries again; a quiet machine helps"
+        budget = _budget_words(study.budget_seconds) if study.budget_seconds else ""
+        yield _again(study, budget), "tries again; a quiet machine helps"
     if study.status in ("interrupted", "running"):
         yield _resuming(study), "continues where this ended"
     elif study.status == "quick-look":
@@ -294,8 +295,8 @@ def _is_open(speed: SpeedComparison) -> bool:
 
 
 def _again(study: Study, budget: str) -> str:
-    narrowed = map(text.shell_word, study.narrowed_by)
-    options = [*option_words(study.objective), *narrowed, *(("--budget", budget) if budget else ())]
+    given = study.repeated_options or (*option_words(study.objective), *study.narrowed_by)
+    options = [*map(text.shell_word, given), *(("--budget", budget) if budget else ())]
     return " ".join(("hotlap tune", *options, text.command(study.workload)))
 
 
