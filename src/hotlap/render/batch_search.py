@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -12,10 +13,12 @@ from hotlap.records import BatchAdvice, BatchRate, BatchSearch, Study
 from hotlap.render import text
 from hotlap.render.bars import Part, StackedBar
 from hotlap.render.disturbance import batch_doubt
+from hotlap.render.fitted import Fitted
 from hotlap.render.layout import paragraphs
 
 HEADINGS = (">batch size", ">samples per second", ">ratio", "interval", ">peak memory", "")
 _CURVE_CELLS = 10
+_GAP = 2
 _COLOUR, _PATTERN, _PLAIN = "#0072b2", "█", "#"
 
 
@@ -30,17 +33,34 @@ def batch_search_table(study: Study) -> RenderableType:
     search = study.batch_search
     if search is None or not search.rates:
         return Group(*paragraphs(search_remarks(study)))
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for heading in HEADINGS[:-1]:
-        table.add_column(justify="right" if heading.startswith(">") else "left")
-    table.add_column(width=_CURVE_CELLS)
-    table.add_column(overflow="fold")
-    table.add_row(*(Text(it.removeprefix(">"), style="dim") for it in HEADINGS[:-1]))
-    full = max(it.throughput for it in search.rates)
-    for rate, row in zip(search.rates, search_rows(study), strict=True):
-        part = Part(amount=rate.throughput, colour=_COLOUR, pattern=_PATTERN, plain=_PLAIN)
-        table.add_row(*row[:-1], StackedBar(parts=(part,), full=full), Text(row[-1], style="dim"))
+    table = _Rates(search_rows(study), tuple(it.throughput for it in search.rates))
     return Group(table, *paragraphs(search_remarks(study)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """The rows, with a bar for each throughput where there is space for it."""
+
+    rows: tuple[tuple[str, ...], ...]
+    throughputs: tuple[float, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        fitted = Fitted(HEADINGS, self.rows, indent=0)
+        widths = fitted.widths_within(options.max_width - _CURVE_CELLS - 2 * _GAP)
+        if widths is None:
+            yield fitted
+            return
+        table = Table.grid(padding=(0, _GAP, 0, 0))
+        for heading, width in zip(HEADINGS[:-1], widths, strict=False):
+            table.add_column(justify="right" if heading.startswith(">") else "left", width=width)
+        table.add_column(width=_CURVE_CELLS)
+        table.add_column(overflow="fold", width=widths[-1])
+        table.add_row(*(Text(it.removeprefix(">"), style="dim") for it in HEADINGS[:-1]))
+        for throughput, row in zip(self.throughputs, self.rows, strict=True):
+            part = Part(amount=throughput, colour=_COLOUR, pattern=_PATTERN, plain=_PLAIN)
+            bar = StackedBar(parts=(part,), full=max(self.throughputs))
+            table.add_row(*row[:-1], bar, Text(row[-1], style="dim"))
+        yield table
 
 
 def knee_sentence(search: BatchSearch) -> str:

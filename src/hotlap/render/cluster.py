@@ -7,11 +7,11 @@ from statistics import median
 from typing import TypeAlias
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from hotlap.records import Machine
 from hotlap.render import text
+from hotlap.render.fitted import Fitted
 from hotlap.render.layout import Trimmed
 
 Nodes: TypeAlias = Sequence[tuple[str, Machine]]
@@ -22,14 +22,18 @@ SLOW_SHARE = 0.1
 
 def cluster(nodes: Nodes) -> RenderableType:
     """The table of nodes, and a sentence for each that is slow or differs from the first."""
-    table = Table("node", "processor", "cores", "accelerators", *_heads(nodes), box=None, pad_edge=False)
-    for name, machine in nodes:
-        devices = ", ".join(it.name for it in machine.accelerators) or "none"
-        shares = (_cell(share) for share in shares_of_median(nodes, name).values())
-        table.add_row(name, text.one_line(machine.processor), str(machine.cores), text.one_line(devices), *shares)
+    rates = (f">{it}" for it in _heads(nodes))
+    table = Fitted(("node", "processor", ">cores", "accelerators", *rates), tuple(_rows(nodes)), indent=0)
     remarks = [Text(it) for it in remarks_on(nodes)]
     note = Text("Rates are shares of the median of all nodes, each the best of several short tests.", style="dim")
     return Trimmed(Group(table, note, Text(), *remarks))
+
+
+def _rows(nodes: Nodes) -> Iterator[tuple[str, ...]]:
+    for name, machine in nodes:
+        devices = ", ".join(text.one_line(it.name) for it in machine.accelerators) or "none"
+        shares = (_cell(share) for share in shares_of_median(nodes, name).values())
+        yield text.one_line(name), text.one_line(machine.processor), str(machine.cores), devices, *shares
 
 
 def node_line(nodes: Nodes, name: str) -> str:

@@ -13,6 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from hotlap.render.blocks import Table, Tone
+from hotlap.render.fitted import Fitted
 
 TONES: dict[Tone, str] = {"good": "bold green", "neutral": "bold yellow", "bad": "bold red"}
 """How an answer is printed."""
@@ -53,16 +54,7 @@ def open_table(*columns: str) -> Grid:
 
 def table_of(table: Table) -> RenderableType:
     """A table that every medium can show, as a terminal's; its last column is the one that tells most."""
-    grid = Grid.grid(padding=(0, 2, 0, 0))
-    last = len(table.headings) - 1
-    for number, heading in enumerate(table.headings):
-        right = heading.startswith(">")
-        style = "dim" if number == last else ""
-        grid.add_column(justify="right" if right else "left", no_wrap=right, overflow="fold", style=style)
-    grid.add_row(*(Text(it.removeprefix(">"), style="dim") for it in table.headings))
-    for row in table.rows:
-        grid.add_row(*map(Text, row))
-    return Padding(grid, (0, 0, 0, 2), expand=False)
+    return Fitted(table.headings, table.rows)
 
 
 def shifted(what: RenderableType) -> RenderableType:

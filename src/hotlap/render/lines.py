@@ -95,8 +95,8 @@ class Table:
 
     ``>`` before a column's name aligns it to the right; ``?`` before that omits it if all its cells are empty. Without
     names the table has no header. If it is too wide, columns that are aligned to the left are wrapped first; if that
-    leaves too little of the first one, which names the row, it gets a line of its own. ``about`` is a remark above the
-    table.
+    leaves too little of the first one, which names the row, or would break a word of it, it gets a line of its own.
+    ``about`` is a remark above the table.
     """
 
     def __init__(self, *names: str, about: str = "") -> None:
@@ -120,12 +120,13 @@ class Table:
         right = list(compress(self._right, kept))
         rows = [list(compress(it, kept)) for it in ([self._head] if has_head else []) + self._rows]
         natural = [max(cell_width(it.text) for it in column) for column in zip(*rows, strict=True)]
-        widths = self._fitted(natural, right, paper, indent)
-        if len(widths) < 2 or right[0] or widths[0] >= min(natural[0], _NARROWEST_NAME):
+        words = [max(_widest_word(it.text) for it in column) for column in zip(*rows, strict=True)]
+        widths = self._fitted(natural, words, right, paper, indent)
+        if len(widths) < 2 or right[0] or widths[0] >= min(natural[0], max(_NARROWEST_NAME, words[0])):
             for row in rows:
                 yield from _row_lines(row, right, widths, paper, indent)
             return
-        below = self._fitted(natural[1:], right[1:], paper, indent + _BELOW_NAME)
+        below = self._fitted(natural[1:], words[1:], right[1:], paper, indent + _BELOW_NAME)
         for row in rows:
             if row[0].text:
                 yield from paragraph(row[0].text, paper, indent=indent, style=row[0].style)
@@ -137,17 +138,21 @@ class Table:
         return [has or not optional for has, optional in zip(filled, self._optional, strict=True)]
 
     @staticmethod
-    def _fitted(natural: Sequence[int], right: Sequence[bool], paper: Paper, indent: int) -> list[int]:
-        """Widths for the columns: the widest are narrowed until all fit, those on the left of their cells first."""
+    def _fitted(
+        natural: Sequence[int], words: Sequence[int], right: Sequence[bool], paper: Paper, indent: int
+    ) -> list[int]:
+        """Widths for the columns: the widest are narrowed until all fit, those on the left of their cells first, and
+        only as far as no word is broken; where that is not enough, further."""
         widths = list(natural)
         available = paper.width - indent - len(_BETWEEN_COLUMNS) * (len(widths) - 1)
         folding = [index for index, it in enumerate(right) if not it]
-        for columns, narrowest in ((folding, _NARROWEST_FOLDED), (list(range(len(widths))), 1)):
+        whole = {index: max(_NARROWEST_FOLDED, words[index]) for index in folding}
+        for narrowest in (whole, dict.fromkeys(folding, _NARROWEST_FOLDED), dict.fromkeys(range(len(widths)), 1)):
             while sum(widths) > available:
-                widest = max(columns, key=widths.__getitem__, default=None)
-                if widest is None or widths[widest] <= narrowest:
+                wide = [index for index, least in narrowest.items() if widths[index] > least]
+                if not wide:
                     break
-                widths[widest] -= 1
+                widths[max(wide, key=widths.__getitem__)] -= 1
         return widths
 
 
@@ -163,6 +168,10 @@ def _row_lines(
             text = styled(piece, cell.style, paper)
             shown.append(blanks + text if aligned else text + blanks)
         yield (" " * indent + _BETWEEN_COLUMNS.join(shown)).rstrip(" ")
+
+
+def _widest_word(text: str) -> int:
+    return max(map(cell_width, text.split(" ")))
 
 
 def _cut(word: str, width: int) -> list[str]:
