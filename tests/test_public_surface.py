@@ -52,7 +52,7 @@ def test_other_names_do_not_exist() -> None:
         (
             "patch",
             ["path", "write", "prove", "again", "delta", "budget_seconds", "seed", "parity_steps", "network",
-             "unprotected", "arguments", "on_progress"],
+             "unprotected", "arguments", "python", "on_progress"],
         ),
         (
             "batch",

@@ -19,8 +19,9 @@ from pair import Pair
 from patching import facts_of
 from setting_up import REPLACES_ITS_CHECKPOINT, SOURCE, interpreter_without, make_project
 
+import hotlap
 from hotlap.api import Engine
-from hotlap.cli.launchers import active_interpreter, named_interpreter
+from hotlap.cli.launchers import active_interpreter
 from hotlap.cli.main import main
 from hotlap.cli.workload import workload_from
 from hotlap.errors import ScriptError, UsageError
@@ -30,7 +31,7 @@ from hotlap.records import Plan, Run, Study, StudyKind, Workload
 from hotlap.render import text
 from hotlap.render.kinds.api import presenter_of
 from hotlap.study import create_study, load_study
-from hotlap.trial.interpreter import check_interpreter
+from hotlap.trial.interpreter import check_interpreter, named_interpreter
 
 PLAN = '[levers.fused-optimizer]\nimplementation = "foreach"\n'
 LOOP = """
@@ -239,6 +240,21 @@ def test_the_proof_of_a_patch_runs_with_the_named_interpreter(
     assert ran == [sys.executable]
     assert patch("--python", "nowhere", patched=Effect()) == 2
     assert "no interpreter 'nowhere'" in capsys.readouterr().err
+
+
+def test_the_proof_from_python_runs_with_the_named_interpreter(
+    apart: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(LOOP, encoding="utf-8")
+    keep_study(tmp_path / "train.py", sys.executable)
+    executor = Pair(Effect())
+    monkeypatch.setattr("hotlap.api.engine.local_executor", lambda directory, isolation: executor)
+    found = hotlap.patch(python=tmp_path / "training")
+    assert found.proof is not None and found.proof.python == apart[1]
+    assert {it.workload.python for it in executor.assignments} == {apart[1]}, "both sides"
+    with pytest.raises(UsageError, match="no interpreter 'nowhere'"):
+        hotlap.patch(python="nowhere")
 
 
 @pytest.mark.slow

@@ -123,6 +123,7 @@ def patch(
     network: NetworkMode = "open",
     unprotected: bool = False,
     arguments: Sequence[str] | None = None,
+    python: str | os.PathLike[str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Patch:
     """Write the kept levers of a study into the script's source: ``diff`` of the answer is the change.
@@ -131,13 +132,14 @@ def patch(
     script with the same levers installed from outside, unless ``prove`` is False or this diff was proved before (and
     not ``again``). With ``write`` the files are changed, all of them or none. ``files`` is empty where nothing can be
     written, and ``left_out`` says why. ``delta`` is the slowdown that counts, as a share. ``arguments`` are the
-    script's own, needed again only where they hold secrets. The other arguments are those of :func:`tune`. Needs
-    LibCST.
+    script's own, needed again only where they hold secrets. ``python`` is the interpreter of the proof, or the folder
+    of its environment (None: the study's). The other arguments are those of :func:`tune`. Needs LibCST.
 
     Raises :class:`HotlapError`: a study that kept no lever or that this user did not make here, files that changed
     since the study or cannot be written, a patched copy that is slower or produces other results.
     """
     from hotlap.api.patches import keep_patch, patch_of, refuse_disproved, with_proof, write_patch
+    from hotlap.trial.interpreter import checked_interpreter
 
     found = study.load_study(find_study(Path(path), "plan").directory)
     made = patch_of(found)
@@ -155,7 +157,14 @@ def patch(
         given = None if arguments is None else msgspec.structs.replace(found.workload, arguments=tuple(arguments))
         listener: OnProgress = on_progress or say_nothing
         made = with_proof(
-            found, made, options, engine.local_executor, lambda: nullcontext(listener), given=given, again=again
+            found,
+            made,
+            options,
+            engine.local_executor,
+            lambda: nullcontext(listener),
+            given=given,
+            python="" if python is None else checked_interpreter(os.fspath(python)),
+            again=again,
         )
         refuse_disproved(made)
     if write:

@@ -114,21 +114,6 @@ def _interpreter_of_the_project() -> str:
 # ---------------------------------------------------------------------------------------------
 
 
-def named_interpreter(text: str) -> str:
-    """Find the interpreter that a path, an environment's folder, or a name on the search path stands for.
-
-    Raises :class:`UsageError` if there is none.
-    """
-    path = Path(text).expanduser()
-    inside = path / "bin" / "python"
-    found = shutil.which(os.fspath(inside if path.is_dir() else path))
-    if found is None:
-        raise UsageError(
-            f"There is no interpreter {text!r}.", remedy="Give a path such as .venv/bin/python, or the folder .venv."
-        )
-    return os.fspath(Path(found).absolute())  # a link stays one: it decides which environment is used
-
-
 def active_interpreter() -> str:
     """Find the interpreter of the active environment, or of a virtual environment here or above; empty if none."""
     conda = os.environ.get("CONDA_PREFIX", "")

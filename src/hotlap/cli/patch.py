@@ -16,10 +16,11 @@ from hotlap.cli.options import add_comparison_options, add_isolation_options, ad
 from hotlap.cli.plans import plan_of
 from hotlap.cli.trust import add_trust_option, approval
 from hotlap.cli.watching import watched
-from hotlap.cli.workload import add_python_option, checked_interpreter, workload_from
+from hotlap.cli.workload import add_python_option, workload_from
 from hotlap.records import Patch, Study
 from hotlap.render import text
 from hotlap.render.patch import patch_summary, patch_text
+from hotlap.trial.interpreter import checked_interpreter
 
 DONE, REFUSED = 0, 1
 

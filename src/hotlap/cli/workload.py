@@ -16,12 +16,11 @@ from hotlap.cli.launchers import (
     active_interpreter,
     has_package,
     is_usual_interpreter,
-    named_interpreter,
     understood,
 )
 from hotlap.errors import UsageError
 from hotlap.records import Workload
-from hotlap.trial.interpreter import check_interpreter, has_torch
+from hotlap.trial.interpreter import check_interpreter, checked_interpreter, has_torch
 
 _EXAMPLE = "Give one, for example `hotlap {command} train.py --epochs 1` or `hotlap {command} -m package.train`."
 
@@ -52,13 +51,6 @@ def interpreter_from(choices: argparse.Namespace, *, trains: bool = True) -> str
     if python:
         screen.note(f"hotlap's environment has no torch: the script is run with {python}.")
         check_interpreter(python, trains=trains)
-    return python
-
-
-def checked_interpreter(name: str, *, trains: bool = True) -> str:
-    """Return the interpreter of that name, which can run scripts. Raises as :func:`interpreter_from`."""
-    python = named_interpreter(name)
-    check_interpreter(python, trains=trains)
     return python
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
-from hotlap.errors import ScriptError
+from hotlap.errors import ScriptError, UsageError
 from hotlap.records.base import Record
 from hotlap.trial.handshake import NEEDED_BY_TRIALS, OLDEST_PYTHON
 
@@ -33,6 +35,31 @@ class _Answer(Record, frozen=True, kw_only=True):
 def has_torch() -> bool:
     """Return whether torch is installed for hotlap's own interpreter."""
     return find_spec("torch") is not None
+
+
+def named_interpreter(text: str) -> str:
+    """Find the interpreter that a path, an environment's folder, or a name on the search path stands for.
+
+    Raises :class:`UsageError` if there is none.
+    """
+    path = Path(text).expanduser()
+    inside = path / "bin" / "python"
+    found = shutil.which(os.fspath(inside if path.is_dir() else path))
+    if found is None:
+        raise UsageError(
+            f"There is no interpreter {text!r}.", remedy="Give a path such as .venv/bin/python, or the folder .venv."
+        )
+    return os.fspath(Path(found).absolute())  # a link stays one: it decides which environment is used
+
+
+def checked_interpreter(name: str, *, trains: bool = True) -> str:
+    """Find the interpreter of that name, which can run scripts.
+
+    Raises :class:`UsageError` if there is none, and :class:`ScriptError` as :func:`check_interpreter` does.
+    """
+    python = named_interpreter(name)
+    check_interpreter(python, trains=trains)
+    return python
 
 
 def check_interpreter(python: str, *, trains: bool = True) -> None:
