@@ -37,7 +37,7 @@ COMMANDS = {
     "nan": "find the operation and line that produced the first NaN or infinity",
     "trace": "analyse a trace of torch.profiler: where time went, why the device waited",
     "diff": "show what got slower between two traces or studies, and why",
-    "doctor": "show this machine's hardware, measured rates and problems",
+    "doctor": "show what this machine can do, what is in the way, and what to do about it",
     "findings": "list the known causes of slowness, and what to do about each",
     "lint": "find patterns in the source that make training slow or wrong, and fix them",
     "rule": "list the patterns that lint finds, or show the page of one",
