@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
@@ -15,6 +16,10 @@ from hotlap.cli import screen
 from hotlap.errors import UsageError
 
 _TIME = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m(?:in)?)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
+_EXAMPLE = re.compile(r"(?:(?P<command>  \S.*?) {2,}| {10,})(?P<comment>\S.*)")
+_COMMENT = " " * 6
+"""How far a comment is indented below its command."""
+
 _UNITS = (("h", 3600.0), ("m", 60.0), ("s", 1.0))
 
 
@@ -22,11 +27,12 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that raises :class:`UsageError` instead of exiting."""
 
     def __init__(self, prog: str, description: str, examples: str = "", usage: str | None = None) -> None:
+        columns = screen.width() - 2
         super().__init__(
             prog=prog,
-            usage=usage,
-            description=description,
-            epilog=examples,
+            usage=usage and fitted(usage, columns - len("usage: ")),
+            description=fitted(description, columns),
+            epilog=fitted(examples, columns),
             formatter_class=_HelpFormatter,
             allow_abbrev=False,
         )
@@ -90,6 +96,46 @@ class Parser(argparse.ArgumentParser):
                 remedy=f"{hint}Options of the script go after it; `{self.prog} --help` lists those of hotlap.",
             )
         return False
+
+
+def fitted(text: str, width: int) -> str:
+    """Break a help text for a terminal of that width; paragraphs are filled, and a comment moves below its command.
+
+    A text that fits is returned as it is.
+    """
+    if all(len(it) <= width for it in text.splitlines()):
+        return text
+    lines: list[str] = []
+    prose: list[str] = []
+    for line in (*text.splitlines(), ""):
+        is_prose = line and not line.startswith(" ")
+        prose += [line] if is_prose else []
+        if is_prose and not line.endswith(":"):
+            continue
+        lines += _wrapped(" ".join(prose), width)
+        prose = []
+        if not is_prose:
+            lines += [line] if len(line) <= width else _example_lines(line, width)
+    return "\n".join(lines[:-1])
+
+
+def _example_lines(line: str, width: int) -> list[str]:
+    """A line that is too long: a command with its comment, or the rest of one."""
+    found = _EXAMPLE.fullmatch(line)
+    if found is None:
+        return _wrapped(line.strip(), width, " " * (len(line) - len(line.lstrip(" "))))
+    return [*([found["command"]] if found["command"] else []), *_wrapped(found["comment"], width, _COMMENT)]
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 class _Quiet(argparse.Action):

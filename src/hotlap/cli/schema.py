@@ -35,6 +35,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     if choices.name is None:
         for it in NAMES:
             screen.say(f"{it:<{max(map(len, NAMES))}}  {file_name(it)}")
+        screen.note("`hotlap schema NAME` prints one.")
         return 0
     name = choices.name.removeprefix("hotlap-")
     if name not in NAMES:
