@@ -69,7 +69,9 @@ def test_arguments_after_the_script_belong_to_the_script(work: Path) -> None:
     assert search.workload == Workload(
         kind="script", target="train.py", arguments=tuple(its), directory=str(work), python=sys.executable
     )
-    assert search.options == Options(budget_seconds=600.0, only=("loader", "compile"), delta=0.02, seed=7)
+    repeated = ("--only", "loader,compile", "--delta=2%", "--seed", "7")
+    expected = Options(budget_seconds=600.0, only=("loader", "compile"), delta=0.02, seed=7, repeated=repeated)
+    assert search.options == expected
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_resume_uses_the_original_options(work: Path, capsys: pytest.CaptureFixt
     search = Recorder(fakes.FINISHED)
     assert main(["tune", "--resume", "--quiet"], engine=engine(search)) == 0
     assert search.workload is not None and search.workload.arguments == ("--epochs", "1")
-    assert search.options == Options(seed=7, only=("loader",))
+    assert search.options == Options(seed=7, only=("loader",), repeated=("--seed", "7", "--only", "loader"))
     capsys.readouterr()
     folder = next((work / ".hotlap").iterdir())
     assert main(["tune", "--resume", "--quiet", str(folder)], engine=engine(search)) == 0
@@ -251,7 +253,7 @@ def test_profile_names_causes_and_writes_no_plan(work: Path, capsys: pytest.Capt
     assert "A step of 212 ms waits 101 ms for its batch (train.py:12)." in out
     assert "hotlap tune --only channels-last,loader,sdpa-attention train.py --epochs 1" in out
     assert "running the unmodified script" in err
-    assert search.options == Options(budget_seconds=60.0, seed=7)
+    assert search.options == Options(budget_seconds=60.0, seed=7, repeated=("--seed", "7"))
     assert not (work / "hotlap.toml").exists()
     assert main(["report"]) == 0
     assert capsys.readouterr().out == out
@@ -326,7 +328,7 @@ def test_doctor_names_the_isolation_of_a_machine_that_has_none(work: Path, capsy
         return Refusing(isolation)
 
     assert main(["doctor"], engine=Engine(executor=executor)) == 0
-    assert "trials cannot be isolated" in " ".join(capsys.readouterr().out.split())
+    assert "Cannot isolate trials: they are refused" in " ".join(capsys.readouterr().out.split())
     assert main(["doctor", "--full"], engine=Engine(executor=executor)) == 0
     out = capsys.readouterr().out
     assert "Isolation of trials" in out and "trials are refused" in " ".join(out.split())

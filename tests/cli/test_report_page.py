@@ -67,6 +67,15 @@ def test_a_page_names_the_command_that_made_the_study(work: Path, folder: str, k
     assert f"<dd>{said}</dd>" in (work / "a.html").read_text(encoding="utf-8")
 
 
+def test_options_that_were_typed_are_named_as_they_were(work: Path) -> None:
+    options = Options(seed=7, budget_seconds=90.0, network="none", repeated=("--seed=7", "--network", "none"))
+    made = msgspec.structs.replace(fakes.FINISHED, repeated_options=options.repeated)
+    directory = _study(work / ".hotlap", made, options)
+    assert main(["report", str(directory), "--html", "a.html"]) == 0
+    said = "hotlap tune --budget 90s --seed=7 --network none train.py --epochs 1"
+    assert f"<dd>{said}</dd>" in (work / "a.html").read_text(encoding="utf-8")
+
+
 def test_an_inference_search_is_named_with_its_goal(work: Path) -> None:
     options = Options(quality=0.999, objective=for_inference("latency", p99_seconds=0.02))
     made = msgspec.structs.replace(fakes.FINISHED, kind="inference", objective=options.objective)

@@ -194,7 +194,7 @@ def test_what_is_not_claimed_is_not_called_a_change() -> None:
         text = shown(study)
         assert "Changed " not in text and "was 212 ms" not in text
         assert "Plan " in text
-    assert "tries again" in shown(fakes.DISTURBED)
+    assert "again, on a quieter machine" in shown(fakes.DISTURBED)
 
 
 def test_a_long_command_is_broken_as_a_shell_continues_it() -> None:

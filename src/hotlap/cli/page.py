@@ -137,13 +137,25 @@ def _command(study: Study, options: Options | None) -> str:
     """Return the command that made the study, as one would type it again."""
     command = studies.command_of(study)
     parser: Parser = importlib.import_module(f"hotlap.cli.{command}").parser()
-    changed = _changed(options, parser) if options is not None else ()
+    changed = _as_typed(study, options, parser) if options is not None else ()
     words = [
         "hotlap",
         command,
         *(word for option in changed if option[0].partition("=")[0] in parser.flags for word in option),
     ]
     return f"{shlex.join(words)} {text.command(study.workload)}"
+
+
+def _as_typed(study: Study, options: Options, parser: Parser) -> Iterator[Sequence[str]]:
+    """Return the options with which the study was begun: as they were typed, where that is known."""
+    if not study.repeated_options:
+        yield from _changed(options, parser)
+        return
+    if options.quick:
+        yield ("--quick",)
+    if options.budget_seconds is not None:
+        yield "--budget", f"{options.budget_seconds:g}s"
+    yield from (typed for _, typed in parser.options_in(study.repeated_options))
 
 
 def _changed(options: Options, parser: Parser) -> Iterator[Sequence[str]]:

@@ -276,7 +276,7 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     measured = comparison_of_plan(study)
     if study.status == "finished" and measured is not None and _is_open(measured.speed):
         budget = _budget_words(study.budget_seconds) if study.budget_seconds else ""
-        yield _again(study, budget), "tries again; a quiet machine helps"
+        yield _again(study, budget), "again, on a quieter machine"
     if study.status in ("interrupted", "running"):
         yield _resuming(study), "continues where this ended"
     elif study.status == "quick-look":
