@@ -105,6 +105,8 @@ class FakeScript:
     batches: int | None = None
     breaks_at: float = math.inf
     """From this scale on it crashes."""
+    ends_from: float = math.inf
+    """From this scale on it ends without a step: its data set has no such batch."""
     fixed_share: float = 0.5
     largest_scale: float = 100.0
     largest_timed_scale: float = math.inf
@@ -374,6 +376,8 @@ class FakeExecutor(OneSlot):
             return OutOfMemory(error="planted"), 0
         if scale_of(arm) >= self.script.breaks_at:
             return Crashed(exit_code=1, error="RuntimeError: shape '[8, 4]' is invalid"), 0
+        if scale_of(arm) >= self.script.ends_from:
+            return Completed(), 0
         profiled = self.script.plan_profiled_ending if arm.plan.settings else self.script.profiled_ending
         if arm.instrument(CollectEvidence) and not isinstance(profiled, Stopped):
             return profiled, 0

@@ -108,6 +108,31 @@ def test_nothing_larger_than_the_cap_or_the_data_set_is_tried() -> None:
     assert max(it.batch_size for it in small.rates) <= 40 and small.bound_by == "data-set"
 
 
+def test_a_script_whose_own_batch_is_larger_than_its_data_set_is_told_so() -> None:
+    search = found(batches=1, samples_per_step=5)
+    assert "batch size, 8, is larger than its data set" in search.obstacle and "all of its 5 samples" in search.obstacle
+    assert search.rates == () and search.knee == 0
+    assert not found(batches=1).obstacle, "a batch may be the whole data set"
+
+
+def test_a_size_at_which_no_step_is_made_is_said_and_not_taken_for_one_that_stayed_as_it_was() -> None:
+    search = found(ends_from=4.0, fixed_share=0.9)
+    rates = {it.batch_size: it for it in search.rates}
+    assert "ended without a training step" in rates[32].error and not rates[32].out_of_memory
+    assert search.bound_by == "failure" and not rates[16].error
+
+
+def test_what_is_timed_ends_where_the_script_catches_an_error_of_memory() -> None:
+    _, executor = look(fixed_share=0.5, choices=BatchChoices(most=16))
+    timed = [it for it in map(json.loads, executor.requests[1:]) if "arms" in it]
+    arms = [
+        arm["assignment"]["instruments"] if "assignment" in arm else arm["instruments"]
+        for it in timed
+        for arm in it["arms"]
+    ]
+    assert arms and all("watch-failed-passes" in [one["type"] for one in it] for it in arms)
+
+
 def test_a_built_in_size_is_said_with_the_way_out() -> None:
     search = found(breaks_at=2.0)
     error = next(it.error for it in search.rates if it.batch_size == 16)

@@ -54,6 +54,8 @@ step = 0
 for epoch in range(1000):
     for batch in loader:
         step += 1
+        if step == 1:
+            full("first step", len(batch))
         if step == 200:
             full("step 200", len(batch))
         optimizer.zero_grad()
@@ -68,20 +70,71 @@ for epoch in range(1000):
 STEPS = 300
 GUARDS = (LargestSamples(), WatchFailedPasses(), WatchMemory(), GuardMemory(headroom=0.001))
 
-Launch = Callable[[str, int], Run]
+CATCHES = """
+import sys
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+WAY, PLACE, TOO_MUCH = "{way}", "{place}", 1 << 46
+
+def full(place, samples):
+    if place == PLACE and samples > {fits}:
+        torch.empty(TOO_MUCH)
+
+class Layer(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x * 1.0
+    @staticmethod
+    def backward(context, gradient):
+        full("backward", len(gradient))
+        return gradient * 1.0
+
+class Net(torch.nn.Linear):
+    def forward(self, x):
+        full("forward", len(x))
+        return super().forward(Layer.apply(x.requires_grad_()))
+
+class Optimizer(torch.optim.SGD):
+    def step(self, closure=None):
+        full("update", len(batch))
+        return super().step(closure)
+
+net = Net(4, 1)
+optimizer = Optimizer(net.parameters(), 1e-3)
+loader = DataLoader(TensorDataset(torch.ones(640, 4)), batch_size=4)
+for epoch in range(1000):
+    for (batch,) in loader:
+        while True:
+            try:
+                optimizer.zero_grad()
+                net(batch).square().mean().backward()
+                optimizer.step()
+            except RuntimeError as error:
+                if WAY == "halves":
+                    batch = batch[: len(batch) // 2]
+                    continue
+                if WAY == "ends":
+                    sys.exit(0)
+                if WAY == "says so":
+                    sys.exit("This batch is too large.")
+            break
+"""
+
+Launch = Callable[..., Run]
 
 
-def workload_of(folder: Path, place: str) -> Workload:
+def workload_of(folder: Path, place: str, way: str = "") -> Workload:
     folder.mkdir(exist_ok=True)
-    text = SCRIPT.format(place=place, fits=8, workers=1 if place == "worker" else 0)
+    text = (CATCHES if way else SCRIPT).format(place=place, fits=8, workers=1 if place == "worker" else 0, way=way)
     (folder / "train.py").write_text(text, encoding="utf-8")
     return Workload(kind="script", target="train.py", directory=str(folder), python=sys.executable)
 
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Launch:
-    def run(place: str, size: int) -> Run:
-        workload = workload_of(tmp_path / "project", place)
+    def run(place: str, size: int, way: str = "") -> Run:
+        workload = workload_of(tmp_path / "project", place, way)
         asked = (ResizeBatches(own=4, size=size), *GUARDS)
         assignment = Assignment(workload=workload, instruments=asked, startup_limit_seconds=120.0)
         return LocalExecutor(tmp_path / "runs").launch(LaunchRequest(assignment=assignment, steps=STEPS))
@@ -100,13 +153,30 @@ def surroundings(folder: Path) -> tuple[object, ...]:
     )
 
 
-@pytest.mark.parametrize(("place", "earliest"), [("worker", 0), ("evaluation", 30), ("step 200", 199)])
+@pytest.mark.parametrize(
+    ("place", "earliest"), [("first step", 0), ("worker", 0), ("evaluation", 30), ("step 200", 199)]
+)
 def test_out_of_memory_is_an_outcome_of_one_batch_size(launch: Launch, place: str, earliest: int) -> None:
     fits = launch(place, 8)
     assert isinstance(fits.ending, Stopped), fits.ending
     full = launch(place, 16)
     assert isinstance(full.ending, OutOfMemory), full.ending
     assert "allocate memory" in full.ending.error.lower() and full.ending.steps_done >= earliest
+
+
+@pytest.mark.parametrize("way", ["goes on", "halves", "ends", "says so"])
+@pytest.mark.parametrize("place", ["forward", "backward", "update"])
+def test_a_script_that_catches_the_error_is_one_whose_batch_does_not_fit(launch: Launch, place: str, way: str) -> None:
+    full = launch(place, 16, way)
+    assert isinstance(full.ending, OutOfMemory), full.ending
+    assert "catches the error itself" in full.ending.error and full.ending.steps_done == 0
+
+
+@pytest.mark.parametrize("place", ["forward", "update"])
+def test_one_that_would_catch_it_runs_at_a_size_that_fits(launch: Launch, place: str) -> None:
+    fits = launch(place, 8, "halves")
+    assert isinstance(fits.ending, Stopped), fits.ending
+    assert len(fits.steps.wall_seconds) >= STEPS
 
 
 def test_ten_out_of_memory_launches_leave_nothing_behind(launch: Launch, tmp_path: Path) -> None:

@@ -151,7 +151,8 @@ class LargestSamples(Record, frozen=True, kw_only=True, tag="largest-samples"):
 
 
 class WatchFailedPasses(Record, frozen=True, kw_only=True, tag="watch-failed-passes"):
-    """Ends the run when a forward or backward pass failed and the script continued, as out of memory."""
+    """Ends the run as out of memory when a forward or backward pass or an optimizer's update failed and the script
+    continued, or ended by itself."""
 
 
 class GuardMemory(Record, frozen=True, kw_only=True, tag="guard-memory"):

@@ -50,6 +50,16 @@ def changer_of(workload: Workload, facts: ScriptFacts, flag: str) -> Changer | s
     )
 
 
+def beyond_data_set(changer: Changer, samples_per_step: float) -> str:
+    """A sentence if the script's own batch is larger than its data set; empty if it is not, or that is unknown."""
+    if changer.samples != changer.own or samples_per_step >= changer.own:
+        return ""
+    return (
+        f"The script's batch size, {changer.own}, is larger than its data set: each batch holds all of its "
+        f"{samples_per_step:g} samples, so that a larger batch size changes nothing."
+    )
+
+
 def _by_flag(workload: Workload, loaders: tuple[LoaderFacts, ...], flag: str) -> Changer | str:
     """The own size is the option's value, or the DataLoader's. The samples of a step do not show it: a step may
     accumulate the gradients of several batches."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -23,7 +24,7 @@ from hotlap.levers.api import all_levers
 from hotlap.measure.trend import settled_growth
 from hotlap.procedures.batch import knee
 from hotlap.procedures.batch.advice import note_advice
-from hotlap.procedures.batch.changing import WAY_OUT, Changer, changer_of
+from hotlap.procedures.batch.changing import WAY_OUT, Changer, beyond_data_set, changer_of
 from hotlap.procedures.batch.model_alone import measure_batch_sizes, sizes_launches
 from hotlap.procedures.batch.timing import REPLICATES, SizeTimer, is_scaled, samples_of
 from hotlap.records import (
@@ -98,8 +99,9 @@ def find_knee(
     choices = trials.options.batch
     changer = changer_of(trials.workload, observation.facts, choices.flag)
     blank = BatchSearch(flag=choices.flag, headroom=choices.headroom, tolerance=knee.TOLERANCE)
-    if isinstance(changer, str):
-        found = msgspec.structs.replace(blank, obstacle=changer)
+    obstacle = changer if isinstance(changer, str) else beyond_data_set(changer, observation.account.samples_per_step)
+    if isinstance(changer, str) or obstacle:
+        found = msgspec.structs.replace(blank, obstacle=obstacle)
         draft.update(batch_search=found)
         return found
     blank = msgspec.structs.replace(blank, own=changer.own, changed_by=changer.changed_by)
@@ -136,7 +138,7 @@ class _Search:
             trials=trials,
             draft=draft,
             samples=observation.account.samples_per_step,
-            arms=lambda scale: (self._arm(changer.own), self._arm(round(scale * changer.own))),
+            arms=lambda scale: (self._timed_arm(changer.own), self._timed_arm(round(scale * changer.own))),
             what="The script",
         )
 
@@ -249,6 +251,8 @@ class _Search:
         if not ran_through(run):
             hint = "" if self._found.flag else f" Its model may have the batch size built in. {WAY_OUT}"
             return self._timer.failed(scale, f"{ending_text(run.ending)}{hint}")
+        if not run.steps.samples:
+            return self._timer.failed(scale, "It ended without a training step: its data set may hold no such batch.")
         if not is_scaled(samples_of(self._own_run), samples_of(run), scale):
             hint = "" if self._found.flag else f" {WAY_OUT}"
             return self._timer.failed(scale, f"The script's batches stayed as they were.{hint}")
@@ -281,6 +285,11 @@ class _Search:
         rate = self._timer.timed(size / self._changer.own)
         self._launches += 2 * REPLICATES
         return rate
+
+    def _timed_arm(self, size: int) -> Arm:
+        """An arm that ends where the script catches an error of memory: such a step would count as a fast one."""
+        arm = self._arm(size)
+        return replace(arm, instruments=(*arm.instruments, WatchFailedPasses()))
 
     def _arm(self, size: int) -> Arm:
         return Arm(workload=self._changer.workload(size), instruments=self._changer.instruments(size))
