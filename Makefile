@@ -66,7 +66,7 @@ bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to 
 	$(RUN) -m bench.overhead --out docs/benchmarks/overhead
 	$(RUN) -m bench.isolation --out docs/benchmarks/isolation
 	$(RUN) -m bench.estimate --out docs/benchmarks/estimate
-	$(RUN) -m bench.batch --out docs/benchmarks/batch
+	$(RUN) -m bench.batch --out docs/benchmarks/batch --pieces build/batch
 	$(RUN) -m bench.scale --out docs/benchmarks/scale --pieces build/scale
 	$(RUN) -m bench.aa --out docs/benchmarks/aa
 	for example in bert gpt lstm resnet; do \

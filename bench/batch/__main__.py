@@ -1,12 +1,22 @@
-"""Compare the knee of `hotlap batch` with a sweep of sizes, and count the launches of both.
+"""Compare the knee of `hotlap batch` with a sweep of batch sizes, by how much it is slower than the best of the sweep.
 
-The sweep times the knee, the script's own size and the powers of two around the knee, whether or not the search tried
-them, each next to the script's own size in fresh launches that take turns. A size that is clearly slower after one
-replicate gets no more. The fastest of several noisy ratios looks faster than it is; so the fastest size other than the
-knee then takes turns with the knee in fresh replicates, and only these say by how much the knee is slower, with an
-interval. The search promises 3 %. How far estimates of memory are off is measured by ``bench.estimate``.
+For each example:
 
-Each finished script is stored in the folder ``--pieces``: the same command goes on after them if it was interrupted.
+1. **Search**: `hotlap batch` as a user runs it, with a budget of five minutes and a cap at four times the own size.
+   Its knee and its launches are kept.
+2. **Sweep**: the script's own size, the knee, and of the halves and doubles of the own size those nearest to the knee,
+   whether or not the search tried them. No size is larger than the cap, or than one whose step takes about a second, or
+   than one that did not fit. All are alive at once and take turns block by block, in two replicates of fresh launches;
+   the second is left out if the first took too long.
+3. **Comparison**: the fastest size of the sweep other than the knee takes turns with the knee in five further
+   replicates of fresh launches. These alone say by how much the knee is slower, with a 95 % interval of Student over
+   replicates: the fastest of several noisy sizes looks faster than it is, so what chose it does not count.
+
+The search promises a knee within 3 % of the best throughput. The result is *kept* where the interval is below 3 %,
+*broken* where it is above, and else *open*. How far estimates of memory are off is measured by ``bench.estimate``.
+
+With ``--pieces FOLDER`` the search and each replicate are stored as soon as they are finished, and the same command
+goes on after them. One example takes five to eight minutes on two quiet cores.
 """
 
 from __future__ import annotations
@@ -16,9 +26,9 @@ import math
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -31,142 +41,169 @@ from hotlap.measure.disturbance import disturbances
 from hotlap.measure.levels import geometric
 from hotlap.procedures.batch.changing import Changer, changer_of
 from hotlap.procedures.batch.search import search_batch
-from hotlap.records import Assignment, BatchSearch, Estimate, Isolation, Study, TurnRequest, Workload
+from hotlap.records import (
+    Assignment,
+    BatchSearch,
+    Estimate,
+    Isolation,
+    Replicate,
+    ScriptFacts,
+    Stopped,
+    TurnRequest,
+    Workload,
+)
 from hotlap.trial.executor import Executor
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES: Mapping[str, str] = {"bert": "", "gpt": "--batch-size", "lstm": "", "resnet": ""}
-"""The examples, each with the option for its batch size if its batches come from no DataLoader."""
 
-MOST_SIZES = 7
-REPLICATES = 3
+
+@dataclass(frozen=True)
+class Example:
+    """``most`` is the largest size of search and sweep, and ``flag`` the option for the batch size of an example whose
+    batches come from no DataLoader; it is given, so that its value is known."""
+
+    most: int
+    flag: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+EXAMPLES: Mapping[str, Example] = {
+    "lstm": Example(most=64),
+    "bert": Example(most=64),
+    "gpt": Example(most=24, flag="--batch-size", arguments=("--batch-size", "6")),
+    "resnet": Example(most=64),
+}
+"""Up to four times the own batch size: on two cores a step of more samples takes seconds."""
+
+SEARCH_SECONDS = 300.0
+MOST_SIZES = 5
+MOST_STEP_SECONDS = 1.0
+SWEEP_REPLICATES = 2
+SWEEP_SECONDS = 30.0
+"""A sweep has another replicate if those before took less than this."""
+
 CONFIRMING_REPLICATES = 5
 CONFIDENCE = 0.95
-CLEARLY_SLOWER = 0.15
-"""A size that is slower than the fastest by this share in its first replicate gets no more; launches of the same code
-differ by 2 to 6 %."""
-
+PROMISED = 0.03
 ROUNDS = 6
-BLOCK_STEPS = 4
-MOST_SECONDS = 300.0
+BLOCK_STEPS = 2
+WARM_UP_SECONDS = 15.0
+MOST_SECONDS = 120.0
 """The longest that one replicate may take, start-up and warm-up included."""
 
 
-class Swept(msgspec.Struct, kw_only=True):
-    """A size of the sweep: its throughput as a ratio to that of the script's own size, from so many replicates."""
+class Progress(msgspec.Struct, kw_only=True):
+    """What was measured of one script so far.
 
-    size: int
-    rate: float
-    replicates: int
-
-
-class Row(msgspec.Struct, kw_only=True):
-    """One script.
-
-    ``swept`` leaves out sizes that did not run. ``rival`` is the fastest of them other than the knee (0: none), and
-    ``slower`` the seconds per sample of the knee as a ratio to the rival's, in fresh replicates: above 1 the knee
-    is slower. Launches are processes of the script; those of the sweep include the comparison with the rival.
+    ``search`` is None before the search, and ``trouble`` says why it found no knee. ``swept`` has for each replicate
+    the logarithm of each size's throughput as a ratio to the own size's, and ``compared`` for each replicate that of
+    the knee's seconds per sample as a ratio to the rival's. Launches are processes of the script, ``sweep_launches``
+    those of sweep and comparison; ``disturbed`` counts their replicates that other processes disturbed.
     """
 
     script: str
-    own: int
-    knee: int
-    largest_fitting: int
-    bound_by: str = ""
-    swept: tuple[Swept, ...] = ()
-    rival: int = 0
-    slower: Estimate | None = None
-    search_launches: int
-    sweep_launches: int
+    search: BatchSearch | None = None
+    facts: ScriptFacts = ScriptFacts()
+    trouble: str = ""
+    step_seconds: float = 0.0
+    search_seconds: float = 0.0
+    failed: tuple[int, ...] = ()
+    swept: tuple[dict[int, float], ...] = ()
+    swept_seconds: float = 0.0
+    compared: tuple[float, ...] = ()
+    sweep_launches: int = 0
     disturbed: int = 0
-    """So many replicates of the sweep were disturbed by other processes."""
 
-    obstacle: str = ""
+
+class Swept(msgspec.Struct, kw_only=True, frozen=True):
+    """A size of the sweep, with its throughput as a ratio to that of the script's own size."""
+
+    size: int
+    rate: float
+
+
+def rates_of(progress: Progress) -> tuple[Swept, ...]:
+    """The sizes that ran in every replicate of the sweep, in ascending order."""
+    sizes = set.intersection(*(set(it) for it in progress.swept)) if progress.swept else set()
+    mean = {size: fmean(it[size] for it in progress.swept) for size in sizes}
+    return tuple(Swept(size=it, rate=math.exp(mean[it])) for it in sorted(sizes))
+
+
+def rival_of(progress: Progress) -> int:
+    """The fastest size of the sweep other than the knee; 0 if there is none."""
+    knee = progress.search.knee if progress.search is not None else 0
+    others = [it for it in rates_of(progress) if it.size != knee]
+    return max(others, key=lambda it: it.rate).size if others else 0
+
+
+def slower_of(progress: Progress) -> Estimate | None:
+    """The seconds per sample of the knee as a ratio to the rival's: above 1 the knee is slower. None if unfinished."""
+    if len(progress.compared) < CONFIRMING_REPLICATES:
+        return None
+    return geometric(progress.compared, "x", CONFIDENCE)
 
 
 def main(words: list[str]) -> None:
     """Search and sweep every example, and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--examples", default=",".join(EXAMPLES), help="names of examples, with commas")
-    parser.add_argument("--most", type=int, default=256, help="the largest size, of search and sweep (default: 256)")
-    parser.add_argument("--pieces", type=Path, help="the folder of finished scripts (default: none is stored)")
+    parser.add_argument("--most", type=int, help="the largest size of search and sweep (default: by example)")
+    parser.add_argument("--pieces", type=Path, help="the folder of what is finished (default: nothing is stored)")
     choices = parser.parse_args(words)
-    rows = []
+    unknown = [it for it in choices.examples.split(",") if it not in EXAMPLES]
+    if unknown:
+        parser.error(f"there is no example {unknown[0]!r}: choose from {', '.join(EXAMPLES)}")
+    found = []
     for name in choices.examples.split(","):
-        rows.append(kept(choices.pieces, f"{name}-{choices.most}", partial(_measured, name, choices.most)))
-        sys.stderr.write(f"{cells(rows[-1])}\n")
+        found.append(_measured(name, choices.most, choices.pieces))
+        sys.stderr.write(f"{' | '.join(cells(found[-1]))}\n")
     write(
         choices.out,
         title="The batch size: search against sweep",
         command=command_line("bench.batch"),
-        text=text_of(rows),
-        data=msgspec.to_builtins(rows),
+        text=text_of(found),
+        data=msgspec.to_builtins([summary(it) for it in found], str_keys=True),
     )
 
 
-def kept(folder: Path | None, name: str, measure: Callable[[], Row]) -> Row:
-    """The row that is stored under this name; measured, and stored, if there is none yet."""
-    if folder is None:
-        return measure()
-    path = folder / f"{name}.json"
-    if path.exists():
-        return msgspec.json.decode(path.read_bytes(), type=Row)
-    row = measure()
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_bytes(msgspec.json.encode(row))
-    unfinished.replace(path)
-    return row
-
-
-def _measured(name: str, most: int) -> Row:
+def _measured(name: str, cap: int | None, pieces: Path | None) -> Progress:
+    example = EXAMPLES[name]
+    most = cap or example.most
     workload = Workload(
         kind="script",
         target=os.fspath(ROOT / "examples" / f"{name}.py"),
-        arguments=("--batch-size", "6") if EXAMPLES[name] else (),  # given, so that its value is known
+        arguments=example.arguments,
         directory=os.fspath(ROOT),
         python=sys.executable,
     )
-    choices = BatchChoices(most=most, flag=EXAMPLES[name])
+    piece = pieces / f"{name}-{most}.json" if pieces is not None else None
     with tempfile.TemporaryDirectory() as folder:
-        return row_of(name, workload, lambda: local_executor(Path(folder), Isolation()), choices)
+        bench = Bench(
+            workload=workload,
+            executor=lambda: local_executor(Path(folder), Isolation()),
+            choices=BatchChoices(most=most, flag=example.flag),
+            progress=stored(piece) or Progress(script=name),
+            store=lambda progress: store(piece, progress),
+        )
+        return bench.run()
 
 
-def row_of(name: str, workload: Workload, executor: Callable[[], Executor], choices: BatchChoices) -> Row:
-    """Search, then sweep up to the same largest size; each has an executor of its own."""
-    study = search_batch(workload, Options(batch=choices), executor())
-    search = study.batch_search or BatchSearch(obstacle=study.status_text)
-    row = Row(
-        script=name,
-        own=search.own,
-        knee=search.knee,
-        largest_fitting=search.largest_fitting,
-        bound_by=search.bound_by,
-        search_launches=search.launches,
-        sweep_launches=0,
-        obstacle=search.obstacle or ("" if search.knee else study.status_text or "No size could be timed."),
-    )
-    changer = _changer(workload, study, choices.flag)
-    if row.obstacle or changer is None:
-        return row
-    sweep = Sweep(workload, executor(), changer)
-    row.swept = sweep.swept(sizes_around(search, choices.most or search.largest_fitting))
-    row.rival = max((it for it in row.swept if it.size != search.knee), key=lambda it: it.rate, default=_NONE).size
-    if row.rival:
-        row.slower = sweep.compared(row.rival, search.knee)
-    row.sweep_launches, row.disturbed = sweep.launches, sweep.disturbed
-    return row
-
-
-_NONE = Swept(size=0, rate=0.0, replicates=0)
-
-
-def _changer(workload: Workload, study: Study, flag: str) -> Changer | None:
-    if study.baseline is None:
+def stored(piece: Path | None) -> Progress | None:
+    """What an earlier run of this command finished."""
+    if piece is None or not piece.exists():
         return None
-    changer = changer_of(workload, study.baseline.facts, flag)
-    return None if isinstance(changer, str) else changer
+    return msgspec.json.decode(piece.read_bytes(), type=Progress)
+
+
+def store(piece: Path | None, progress: Progress) -> None:
+    """Replace the file at once, so that a kill leaves the old one or the new one."""
+    if piece is None:
+        return
+    piece.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = piece.with_suffix(".tmp")
+    unfinished.write_bytes(msgspec.json.encode(progress))
+    unfinished.replace(piece)
 
 
 def sizes_around(search: BatchSearch, most: int) -> tuple[int, ...]:
@@ -178,65 +215,183 @@ def sizes_around(search: BatchSearch, most: int) -> tuple[int, ...]:
     return tuple(sorted(first | set(nearest[: MOST_SIZES - len(first)])))
 
 
+def largest_of(search: BatchSearch, step_seconds: float, cap: int) -> int:
+    """The largest size of a sweep: by the cap, by the time of a step, and below what did not fit."""
+    by_time = math.floor(search.own * MOST_STEP_SECONDS / step_seconds) if step_seconds > 0 else cap
+    by_memory = min((it.batch_size for it in search.rates if it.out_of_memory), default=cap + 1) - 1
+    return max(search.knee, min(cap, by_time, by_memory))
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """One script: everything that ``progress`` lacks is measured and stored."""
+
+    workload: Workload
+    executor: Callable[[], Executor]
+    choices: BatchChoices
+    progress: Progress
+    store: Callable[[Progress], None] = lambda progress: None
+    clock: Callable[[], float] = time.monotonic
+
+    def run(self) -> Progress:
+        """Search, sweep, compare."""
+        if self.progress.search is None and not self.progress.trouble:
+            self._search()
+        search = self.progress.search
+        changer = changer_of(self.workload, self.progress.facts, self.choices.flag)
+        if self.progress.trouble or search is None or isinstance(changer, str):
+            return self.progress
+        timer = _Turns(self.workload, self.executor(), changer)
+        self._sweep(timer, sizes_around(search, self._largest(search)))
+        rival = rival_of(self.progress)
+        while rival and len(self.progress.compared) < CONFIRMING_REPLICATES:
+            turns, _ = timer.taken((rival, search.knee), SWEEP_REPLICATES + len(self.progress.compared))
+            if not _complete(turns):
+                self._note(turns, trouble=f"{rival} and {search.knee} could not be compared.")
+                break
+            one, other = (fmean(map(math.log, it)) for it in turns.rounds)
+            self._note(turns, compared=(*self.progress.compared, other - one))
+        return self.progress
+
+    def _largest(self, search: BatchSearch) -> int:
+        return largest_of(search, self.progress.step_seconds, self.choices.most or search.largest_fitting)
+
+    def _search(self) -> None:
+        began = self.clock()
+        options = Options(batch=self.choices, budget_seconds=SEARCH_SECONDS)
+        study = search_batch(self.workload, options, self.executor(), clock=self.clock)
+        search = study.batch_search or BatchSearch(obstacle=study.status_text)
+        self._keep(
+            search=search,
+            facts=study.baseline.facts if study.baseline is not None else ScriptFacts(),
+            trouble=search.obstacle or ("" if search.knee else study.status_text or "No size could be timed."),
+            step_seconds=study.account_before.wall if study.account_before is not None else 0.0,
+            search_seconds=self.clock() - began,
+        )
+
+    def _sweep(self, timer: _Turns, sizes: Sequence[int]) -> None:
+        own = timer.changer.own
+        while len(self.progress.swept) < SWEEP_REPLICATES:
+            if self.progress.swept and self.progress.swept_seconds > SWEEP_SECONDS:
+                return
+            arms = (own, *(it for it in sizes if it != own and it not in self.progress.failed))
+            if len(arms) < 2:
+                return
+            began = self.clock()
+            turns, failed = timer.taken(arms, len(self.progress.swept))
+            if own in failed or not (failed or _complete(turns)):
+                self._note(turns, trouble="The script's own size could not be timed in the sweep.")
+                return
+            if failed:
+                self._note(turns, failed=(*self.progress.failed, *failed))
+                continue
+            logs = [fmean(map(math.log, it)) for it in turns.rounds]
+            gains = {size: logs[0] - log for size, log in zip(arms, logs, strict=True)}
+            seconds = self.progress.swept_seconds + self.clock() - began
+            self._note(turns, swept=(*self.progress.swept, gains), swept_seconds=seconds)
+
+    def _note(self, turns: Replicate, **found: object) -> None:
+        self._keep(
+            sweep_launches=self.progress.sweep_launches + len(turns.runs),
+            disturbed=self.progress.disturbed + bool(disturbances(turns.runs)),
+            **found,
+        )
+
+    def _keep(self, **found: object) -> None:
+        self.progress = msgspec.structs.replace(self.progress, **found)
+        self.store(self.progress)
+
+
 @dataclass
-class Sweep:
-    """Times sizes against each other in fresh launches that take turns."""
+class _Turns:
+    """Replicates of several sizes that are alive at once and take turns."""
 
     workload: Workload
     executor: Executor
     changer: Changer
-    launches: int = 0
-    disturbed: int = 0
 
-    def swept(self, sizes: Sequence[int]) -> tuple[Swept, ...]:
-        """The throughput of each size as a ratio to that of the script's own; those that failed are left out."""
-        gains: dict[int, list[float]] = {}
-        for number in range(REPLICATES):
-            for size in sizes if number == 0 else self._close(gains):
-                gain = self._gain(self.changer.own, size, number) if size != self.changer.own else 0.0
-                if gain is None:
-                    gains.pop(size, None)
-                else:
-                    gains.setdefault(size, []).append(gain)
-        return tuple(Swept(size=it, rate=math.exp(fmean(gains[it])), replicates=len(gains[it])) for it in sorted(gains))
-
-    def compared(self, one: int, other: int) -> Estimate | None:
-        """The seconds per sample of ``other`` as a ratio to those of ``one``, with its interval; None if one fails."""
-        gains = [self._gain(other, one, REPLICATES + number) for number in range(CONFIRMING_REPLICATES)]
-        known = [it for it in gains if it is not None]
-        return geometric(known, "x", CONFIDENCE) if len(known) == CONFIRMING_REPLICATES else None
-
-    def _close(self, gains: Mapping[int, Sequence[float]]) -> list[int]:
-        """The sizes that may be the fastest, from the first replicate of each."""
-        fastest = max((it[0] for it in gains.values()), default=0.0)
-        return [size for size, of in gains.items() if of[0] >= fastest + math.log(1 - CLEARLY_SLOWER)]
-
-    def _gain(self, reference: int, size: int, number: int) -> float | None:
-        """The logarithm of the throughput of ``size`` as a ratio to that of ``reference``; None if either failed."""
+    def taken(self, sizes: Sequence[int], number: int) -> tuple[Replicate, tuple[int, ...]]:
+        """A replicate, and the sizes that failed in it."""
         request = TurnRequest(
-            arms=(self._assignment(reference), self._assignment(size)),
+            arms=tuple(map(self._assignment, sizes)),
             rounds=ROUNDS,
             block_steps=BLOCK_STEPS,
             order_seed=number,
+            warm_up_limit_seconds=WARM_UP_SECONDS,
             most_seconds=MOST_SECONDS,
         )
         turns = self.executor.submit(request, self.executor.slots()[0]).result()
-        self.launches += len(turns.runs)
-        self.disturbed += bool(disturbances(turns.runs))
-        if not turns.rounds or not turns.rounds[0]:
-            return None
-        return fmean(map(math.log, turns.rounds[0])) - fmean(map(math.log, turns.rounds[1]))
+        failed = tuple(size for size, run in zip(sizes, turns.runs, strict=True) if not isinstance(run.ending, Stopped))
+        return turns, failed
 
     def _assignment(self, size: int) -> Assignment:
         workload = self.changer.workload(size) or self.workload
         return Assignment(workload=workload, instruments=self.changer.instruments(size))
 
 
-def text_of(rows: Sequence[Row]) -> str:
+def _complete(turns: Replicate) -> bool:
+    return bool(turns.rounds) and all(turns.rounds)
+
+
+# -- what is written -------------------------------------------------------------------------------
+
+
+class Row(msgspec.Struct, kw_only=True, frozen=True):
+    """A script's results, as they are written."""
+
+    script: str
+    own: int = 0
+    knee: int = 0
+    bound_by: str = ""
+    swept: tuple[Swept, ...] = ()
+    failed: tuple[int, ...] = ()
+    rival: int = 0
+    slower: Estimate | None = None
+    verdict: str = ""
+    search_launches: int = 0
+    search_seconds: float = 0.0
+    sweep_launches: int = 0
+    sweep_replicates: int = 0
+    disturbed: int = 0
+    trouble: str = ""
+
+
+def summary(progress: Progress) -> Row:
+    """The results of a script."""
+    search = progress.search or BatchSearch()
+    return Row(
+        script=progress.script,
+        own=search.own,
+        knee=search.knee,
+        bound_by=search.bound_by,
+        swept=rates_of(progress),
+        failed=progress.failed,
+        rival=rival_of(progress),
+        slower=slower_of(progress),
+        verdict=verdict_of(slower_of(progress)),
+        search_launches=search.launches,
+        search_seconds=progress.search_seconds,
+        sweep_launches=progress.sweep_launches,
+        sweep_replicates=len(progress.swept),
+        disturbed=progress.disturbed,
+        trouble=progress.trouble,
+    )
+
+
+def verdict_of(slower: Estimate | None) -> str:
+    """Whether the knee's throughput is within what the search promises of the rival's."""
+    if slower is None:
+        return ""
+    most = 1 / (1 - PROMISED)
+    return "kept" if slower.high <= most else "broken" if slower.low > most else "open"
+
+
+def text_of(found: Sequence[Progress]) -> str:
     """The table, and what its columns are."""
+    rows = [summary(it) for it in found]
     heads = (
-        *("script", "own size", "knee", "search ended by", "sizes of the sweep, with throughput"),
-        *("fastest other size", "knee slower by", "launches", "of the sweep"),
+        *("script", "own size", "knee", "search ended by", "throughput in the sweep, by size"),
+        *("fastest other size", "knee slower by", f"within {100 * PROMISED:.0f} %", "launches", "of the sweep"),
     )
     known = [it for it in rows if it.slower is not None]
     lines = []
@@ -244,28 +399,34 @@ def text_of(rows: Sequence[Row]) -> str:
         worst = max(known, key=lambda it: it.slower.value if it.slower is not None else 0.0)
         lines += [f"In the worst case, {worst.script}, the knee is slower by {_slower(worst)}.", ""]
     lines += [
-        f"Throughput is a ratio to that of the script's own size, from {REPLICATES} replicates; * marks sizes that "
-        f"were slower than the fastest by {100 * CLEARLY_SLOWER:.0f} % in their first replicate and got no more. "
-        f"*Knee slower by* compares the knee with the fastest other size of the sweep in {CONFIRMING_REPLICATES} "
-        f"further replicates, with the {100 * CONFIDENCE:.0f} % interval; below 0 the knee is faster. Launches are "
-        "processes of the script.",
+        f"Throughput is a ratio to that of the script's own size, from up to {SWEEP_REPLICATES} replicates. *Knee "
+        f"slower by* compares the knee with the fastest other size of the sweep in {CONFIRMING_REPLICATES} further "
+        f"replicates of fresh launches, with the {100 * CONFIDENCE:.0f} % interval; below 0 the knee is faster. It is "
+        f"*kept* where the whole interval is within the {100 * PROMISED:.0f} % that the search promises, *broken* "
+        f"where it is beyond, and else *open*. Launches are processes of the script. The search had a budget of "
+        f"{SEARCH_SECONDS:.0f} s; sizes whose step takes more than about {MOST_STEP_SECONDS:g} s are not part of the "
+        "sweep.",
         "",
-        table(heads, [cells(it) for it in rows]),
+        table(heads, [cells(it) for it in found]),
     ]
+    failed = [f"{size} of {it.script}" for it in rows for size in it.failed]
+    if failed:
+        lines += ["", f"These sizes of the sweep failed and were left out: {', '.join(failed)}."]
     disturbed = [f"{it.disturbed} of {it.script}" for it in rows if it.disturbed]
     if disturbed:
         lines += ["", f"Other processes disturbed replicates of the sweep: {', '.join(disturbed)}."]
     return "\n".join(lines)
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """A row of the table; a script whose size cannot be changed says why."""
-    if row.obstacle:
-        return row.script, "", "", "", row.obstacle, "", "", "", ""
-    swept = ", ".join(f"{it.size}: {it.rate:.2f}{'' if it.replicates >= REPLICATES else '*'}" for it in row.swept)
+def cells(progress: Progress) -> tuple[str, ...]:
+    """A row of the table; a script without a result says why."""
+    row = summary(progress)
+    if row.trouble:
+        return row.script, str(row.own or ""), str(row.knee or ""), "", row.trouble, "", "", "", "", ""
+    swept = ", ".join(f"{it.size}: {it.rate:.2f}" for it in row.swept)
     return (
         *(row.script, str(row.own), str(row.knee), row.bound_by, swept, str(row.rival or ""), _slower(row)),
-        *(str(row.search_launches), str(row.sweep_launches)),
+        *(row.verdict, str(row.search_launches), str(row.sweep_launches)),
     )
 
 

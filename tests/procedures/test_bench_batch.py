@@ -2,148 +2,204 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fake_script import WORKLOAD, FakeExecutor, FakeScript
 
 from hotlap.experiment.options import BatchChoices
-from hotlap.procedures.batch.changing import Changer
-from hotlap.records import BatchSearch, Estimate, ResizeBatches
+from hotlap.records import BatchRate, BatchSearch, Estimate
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.batch.__main__ import (
     CONFIRMING_REPLICATES,
     MOST_SIZES,
-    REPLICATES,
-    Row,
-    Sweep,
-    Swept,
+    SWEEP_REPLICATES,
+    Bench,
+    Progress,
     cells,
-    kept,
-    row_of,
+    largest_of,
+    rates_of,
+    rival_of,
     sizes_around,
+    slower_of,
+    store,
+    stored,
+    summary,
     text_of,
+    verdict_of,
 )
 
 
-def measured(**script: Any) -> Row:
+class Stopper(Exception):
+    """The benchmark was killed."""
+
+
+def bench(progress: Progress | None = None, **script: Any) -> Bench:
     settings = {"has_loader": True, "samples_per_step": 8, "batch_size": 8, "launch_noise": 0.002, **script}
-    return row_of("toy", WORKLOAD, lambda: FakeExecutor(FakeScript(**settings)), BatchChoices(most=128))
+    executors: list[FakeExecutor] = []
 
+    def executor() -> FakeExecutor:
+        executors.append(FakeExecutor(FakeScript(**settings)))
+        return executors[-1]
 
-def fake_sweep(script: FakeScript) -> Sweep:
-    changer = Changer(
-        own=8,
-        samples=None,
-        changed_by="loader",
-        instruments=lambda size: (ResizeBatches(own=8, size=size),) if size != 8 else (),
-        workload=lambda size: None,
+    return Bench(
+        workload=WORKLOAD,
+        executor=executor,
+        choices=BatchChoices(most=128),
+        progress=progress or Progress(script="toy"),
+        clock=lambda: executors[-1].seconds if executors else 0.0,
     )
-    return Sweep(WORKLOAD, FakeExecutor(script), changer)
 
 
-def toy(**fields: Any) -> Row:
-    swept = (Swept(size=8, rate=1.0, replicates=3), Swept(size=16, rate=1.2, replicates=1))
+def measured(**script: Any) -> Progress:
+    return bench(**script).run()
+
+
+def of(progress: Progress) -> BatchSearch:
+    assert progress.search is not None
+    return progress.search
+
+
+def toy(**fields: Any) -> Progress:
     settings: dict[str, Any] = {
-        "own": 8, "knee": 32, "largest_fitting": 64, "bound_by": "cap", "swept": swept, "rival": 64,
-        "search_launches": 20, "sweep_launches": 12,
-    }  # fmt: skip
-    return Row(script="toy", **{**settings, **fields})
+        "search": BatchSearch(own=8, knee=32, largest_fitting=64, bound_by="cap", launches=20),
+        "swept": ({8: 0.0, 16: math.log(1.2), 64: math.log(1.3)},),
+        "sweep_launches": 12,
+    }
+    return Progress(script="toy", **{**settings, **fields})
 
 
 def test_the_sweep_times_sizes_around_the_knee_and_compares_the_knee_with_the_fastest_other() -> None:
-    row = measured(fixed_share=0.5)
-    true = {it.size: 1 / (0.5 / (it.size / 8) + 0.5) for it in row.swept}
-    assert {8, row.knee, 128} <= set(true) and len(true) <= MOST_SIZES
-    for it in row.swept:
+    progress = measured(fixed_share=0.5)
+    knee = of(progress).knee
+    true = {it.size: 1 / (0.5 / (it.size / 8) + 0.5) for it in rates_of(progress)}
+    assert {8, knee} <= set(true) and len(true) == MOST_SIZES
+    for it in rates_of(progress):
         assert it.rate == pytest.approx(true[it.size], rel=0.05)
-    assert row.rival != row.knee and true[row.rival] > 0.9 * max(true.values())
-    assert row.slower is not None
-    assert row.slower.low <= true[row.rival] / true[row.knee] * 1.02
-    assert row.slower.high >= true[row.rival] / true[row.knee] / 1.02
-    timed = sum(it.replicates for it in row.swept if it.size != 8)
-    assert row.sweep_launches == 2 * (timed + CONFIRMING_REPLICATES)
+    rival, slower = rival_of(progress), slower_of(progress)
+    assert rival != knee and true[rival] > 0.9 * max(true.values())
+    assert slower is not None
+    assert slower.low <= true[rival] / true[knee] * 1.02
+    assert slower.high >= true[rival] / true[knee] / 1.02
+    assert progress.sweep_launches == MOST_SIZES * len(progress.swept) + 2 * CONFIRMING_REPLICATES
+    assert 1 <= len(progress.swept) <= SWEEP_REPLICATES and progress.search_seconds > 0
 
 
-def test_a_size_that_is_clearly_slower_gets_one_replicate() -> None:
-    row = measured(fixed_share=0.8)
-    replicates = {it.size: it.replicates for it in row.swept}
-    assert replicates[128] == REPLICATES and row.knee > 16
-    assert {size: count for size, count in replicates.items() if size < 8} != {}
-    assert all(count == 1 for size, count in replicates.items() if size < 8)
+def test_sizes_that_do_not_fit_are_not_part_of_the_sweep() -> None:
+    progress = measured(fixed_share=0.8, largest_scale=4.0)
+    assert max(it.size for it in rates_of(progress)) == 32 == of(progress).knee
+    slower = slower_of(progress)
+    assert slower is not None and slower.high < 1 and verdict_of(slower) == "kept"
 
 
-def test_sizes_that_do_not_run_are_left_out_of_the_sweep() -> None:
-    row = measured(fixed_share=0.8, largest_scale=4.0)
-    assert max(it.size for it in row.swept) == 32 == row.knee
-    assert row.slower is not None and row.slower.high < 1
+def test_a_size_that_fails_in_the_sweep_alone_is_left_out_and_named() -> None:
+    progress = measured(fixed_share=0.05, breaks_at=4.0)
+    assert of(progress).knee <= 16 and 32 not in {it.size for it in rates_of(progress)}
+    progress = measured(fixed_share=0.02, breaks_at=2.0)
+    assert progress.failed and set(progress.failed) >= {16} and not progress.trouble
+    assert "left out: " in text_of([progress]) and "16 of toy" in text_of([progress])
+    assert slower_of(progress) is not None
 
 
-def test_the_comparison_with_the_knee_has_no_part_in_choosing_the_fastest_size() -> None:
-    sweep = fake_sweep(
-        FakeScript(has_loader=True, batch_size=8, samples_per_step=8, fixed_share=0.0, launch_noise=0.05)
-    )
-    swept = sweep.swept((4, 8, 16, 32))
-    launches = sweep.launches
-    fastest = max(swept, key=lambda it: it.rate)
-    fresh = sweep.compared(fastest.size, 8 if fastest.size != 8 else 16)
-    assert sweep.launches == launches + 2 * CONFIRMING_REPLICATES
-    assert fresh is not None and fresh.low < fresh.value < fresh.high and fresh.low < 1.05
+def test_the_comparison_has_no_part_in_choosing_the_fastest_size() -> None:
+    """With nothing but noise between sizes, the fastest of the sweep is not faster in fresh launches."""
+    of_choice, fresh = [], []
+    for world in range(12):
+        progress = measured(fixed_share=0.0, launch_noise=0.05, peak_bytes=100_000_000 + world)
+        rates = {it.size: it.rate for it in rates_of(progress)}
+        of_choice.append(rates[rival_of(progress)] / rates[of(progress).knee])
+        slower = slower_of(progress)
+        assert slower is not None
+        fresh.append(slower.value)
+    assert sum(map(math.log, fresh)) / 12 < sum(map(math.log, of_choice)) / 12
 
 
 @pytest.mark.parametrize("noise", [0.001, 0.05])
 def test_the_interval_is_as_wide_as_launches_differ(noise: float) -> None:
-    steady = FakeScript(has_loader=True, batch_size=8, samples_per_step=8, fixed_share=0.0, round_noise=0.001)
-    found = fake_sweep(replace(steady, launch_noise=noise)).compared(16, 8)
-    assert found is not None
-    width = found.high / found.low - 1
+    slower = slower_of(measured(fixed_share=0.3, round_noise=0.001, launch_noise=noise))
+    assert slower is not None
+    width = slower.high / slower.low - 1
     assert width < 0.02 if noise == 0.001 else width > 0.03
 
 
-def test_a_failed_replicate_leaves_no_comparison() -> None:
-    script = FakeScript(has_loader=True, batch_size=8, samples_per_step=8, largest_scale=2.0)
-    assert fake_sweep(script).compared(32, 8) is None
+def test_a_comparison_that_fails_is_said() -> None:
+    progress = bench(toy(facts=measured().facts), fixed_share=0.9, breaks_at=8.0).run()
+    assert slower_of(progress) is None and "could not be compared" in progress.trouble
+    assert progress.trouble in cells(progress)
 
 
 @pytest.mark.parametrize(
     ("own", "knee", "most", "sizes"),
     [
-        (16, 64, 256, (4, 8, 16, 32, 64, 128, 256)),
-        (16, 16, 256, (2, 4, 8, 16, 32, 64, 128)),
+        (16, 64, 256, (16, 32, 64, 128, 256)),
+        (16, 16, 256, (4, 8, 16, 32, 64)),
         (1, 1, 4, (1, 2, 4)),
-        (16, 48, 64, (2, 4, 8, 16, 32, 48, 64)),
-        (32, 32, 16, (1, 2, 4, 8, 16, 32)),
+        (16, 48, 64, (8, 16, 32, 48, 64)),
+        (32, 32, 16, (2, 4, 8, 16, 32)),
     ],
 )
 def test_the_sweep_has_few_sizes_around_the_knee(own: int, knee: int, most: int, sizes: tuple[int, ...]) -> None:
     assert sizes_around(BatchSearch(own=own, knee=knee), most) == sizes
 
 
+def test_the_largest_size_of_the_sweep_follows_from_cap_time_and_memory() -> None:
+    search = BatchSearch(own=8, knee=8, rates=(BatchRate(scale=8, samples_per_step=64, batch_size=64, error="full"),))
+    assert largest_of(search, 0.01, 128) == 128
+    assert largest_of(search, 0.2, 128) == 40
+    full = msgspec.structs.replace(search.rates[0], out_of_memory=True)
+    assert largest_of(msgspec.structs.replace(search, rates=(full,)), 0.01, 128) == 63
+    assert largest_of(search, 10.0, 128) == 8, "the knee is part of it however long its step takes"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"), [(0.99, 1.02, "kept"), (1.04, 1.06, "broken"), (1.01, 1.05, "open")]
+)
+def test_the_promise_is_kept_broken_or_open(low: float, high: float, verdict: str) -> None:
+    assert verdict_of(Estimate(value=(low + high) / 2, low=low, high=high, unit="x")) == verdict
+
+
 def test_the_table_says_how_far_the_knee_is_from_the_fastest_with_the_interval() -> None:
-    row = toy(slower=Estimate(value=1.0526, low=1.0101, high=1.0989, unit="x"), disturbed=2)
-    assert cells(row) == (
-        *("toy", "8", "32", "cap", "8: 1.00, 16: 1.20*", "64", "5.0 % (1.0 to 9.0)", "20", "12"),
-    )  # fmt: skip
-    text = text_of([row, toy()])
-    assert "In the worst case, toy, the knee is slower by 5.0 % (1.0 to 9.0)." in text
-    assert "2 of toy" in text
+    compared = tuple(math.log(it) for it in (1.04, 1.05, 1.06, 1.05, 1.05))
+    progress = toy(compared=compared, disturbed=2)
+    row = cells(progress)
+    assert row[:6] == ("toy", "8", "32", "cap", "8: 1.00, 16: 1.20, 64: 1.30", "64")
+    assert row[6].startswith("4.8 % (") and row[7:] == ("broken", "20", "12")
+    text = text_of([progress, toy()])
+    assert f"In the worst case, toy, the knee is slower by {row[6]}." in text and "2 of toy" in text
 
 
 def test_a_script_whose_size_cannot_be_changed_is_a_row_with_its_reason() -> None:
-    row = measured(has_loader=False)
-    assert "No batch of the script comes from a DataLoader" in cells(row)[4] and row.swept == ()
+    progress = measured(has_loader=False)
+    assert "No batch of the script comes from a DataLoader" in cells(progress)[4] and not progress.swept
+    assert bench(progress).run() == progress, "what was found out is not tried again"
 
 
-def test_a_finished_script_is_not_measured_again(tmp_path: Path) -> None:
-    row = toy(slower=Estimate(value=1.1, low=1.0, high=1.2, unit="x"))
-    measured: list[Row] = [row]
-    take: Callable[[], Row] = measured.pop
-    assert kept(tmp_path / "pieces", "toy-64", take) == row and not measured
-    assert kept(tmp_path / "pieces", "toy-64", take) == row
-    assert [it.name for it in (tmp_path / "pieces").iterdir()] == ["toy-64.json"]
+def test_what_is_finished_is_not_measured_again_after_a_kill(tmp_path: Path) -> None:
+    piece = tmp_path / "pieces" / "toy.json"
+    kept: list[Progress] = []
+
+    def keep(progress: Progress) -> None:
+        store(piece, progress)
+        kept.append(progress)
+        if len(kept) in (1, 2, 5):
+            raise Stopper
+
+    for _ in range(3):
+        running = bench(stored(piece), fixed_share=0.5)
+        running.store = keep
+        with pytest.raises(Stopper):
+            running.run()
+    assert [it.name for it in piece.parent.iterdir()] == ["toy.json"]
+    running = bench(stored(piece), fixed_share=0.5)
+    running.store = keep
+    done = running.run()
+    assert done.compared[: len(kept[4].compared)] == kept[4].compared and done.swept[0] == kept[1].swept[0]
+    assert len(done.compared) == CONFIRMING_REPLICATES and done.search == kept[0].search
+    assert summary(done).verdict in ("kept", "open", "broken")
+    assert stored(piece) == done

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hotlap.experiment.comparing import BASELINE, CANDIDATE, REPEAT, compare_replicates, divergence, largest_peak_bytes
+from hotlap.experiment.costs import Shape
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.quiet import quietly, runs_of_replicate
 from hotlap.experiment.trials import Arm, Failure, Trials
@@ -43,13 +44,15 @@ class Design:
     ``accept`` returns what is wrong with a replicate. With ``measured`` a replicate that other processes disturbed is
     repeated as long as the remaining ones still fit; with ``repeats_time_outs`` so is one that timed out, once. With
     ``adapts_rounds`` each analysis corrects the number of rounds (otherwise ``rounds``). With ``compares`` progress
-    shows the current interval of the third arm compared with the first.
+    shows the current interval of the third arm compared with the first. ``shape`` says how blocks are cut (None: as
+    usual, and shorter for a script that ends early).
     """
 
     arms: Sequence[Plan | Arm]
     purpose: str
     analyses: Sequence[int] = ANALYSES
     rounds: int | None = None
+    shape: Shape | None = None
     accept: Callable[[Replicate], Failure | None] = same_numbers
     goes_on: Callable[[int], bool] = lambda to_come: True
     measured: Measurement | None = None
@@ -132,7 +135,9 @@ class _Loop:
         trials, design = self._trials, self._design
         if design.measured is None and not design.repeats_time_outs:
             count = min(to_come, trials.executor.slots)
-            return trials.take_replicates(design.arms, count=count, rounds=self._rounds, purpose=design.purpose)
+            return trials.take_replicates(
+                design.arms, count=count, rounds=self._rounds, purpose=design.purpose, shape=design.shape
+            )
         turns = self._undisturbed(to_come)
         if timed_out(turns) and design.repeats_time_outs and trials.fits(self._cost(to_come)):
             turns, self._timed_out_again = self._undisturbed(to_come), True  # the machine may be quiet by now
@@ -143,7 +148,11 @@ class _Loop:
 
         def repeat(patience_seconds: float) -> Replicate | Failure:
             return trials.take_replicate(
-                design.arms, rounds=self._rounds, purpose=design.purpose, patience_seconds=patience_seconds
+                design.arms,
+                rounds=self._rounds,
+                purpose=design.purpose,
+                shape=design.shape,
+                patience_seconds=patience_seconds,
             )
 
         if design.measured is None:

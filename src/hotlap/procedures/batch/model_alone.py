@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotlap import plan as plans_of
-from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.plan_ahead import Launches
 from hotlap.experiment.trials import Arm, Trials
-from hotlap.procedures.batch.timing import REPLICATES, SizeTimer
+from hotlap.procedures.batch.timing import REPLICATES, SizeTimer, cost_of
 from hotlap.records import BatchRate, Machine, ReplayBatch
 
 SCALES = (0.5, 2.0, 4.0)
@@ -25,7 +23,7 @@ def sizes_launches(trials: Trials, observation: Observation, scales: Sequence[fl
     """The launches of :func:`measure_batch_sizes`."""
     if not observation.facts.training_loaders:
         return ()
-    seconds = sum(_cost(trials, it) for it in scales)
+    seconds = sum(cost_of(trials, it) for it in scales)
     return (Launches(2 * REPLICATES * len(scales), seconds, "for the model alone at other batch sizes", spare=True),)
 
 
@@ -69,8 +67,4 @@ def _obstacle(
     both = (1 + scale) * observation.run.host_peak_bytes
     if observation.facts.device.startswith("cpu") and both > _MEMORY_SHARE * machine.memory_bytes > 0:
         return "Not tried: next to the unmodified script, it might not fit into memory."
-    return "" if timer.trials.fits(_cost(timer.trials, scale)) else "Not tried: the budget is too small."
-
-
-def _cost(trials: Trials, scale: float) -> float:
-    return REPLICATES * max(1.0, scale) * trials.costs.of_replicate([plans_of.EMPTY] * 2, FEWEST_ROUNDS)
+    return "" if timer.trials.fits(cost_of(timer.trials, scale)) else "Not tried: the budget is too small."

@@ -13,7 +13,6 @@ from dataclasses import replace
 import msgspec
 
 from hotlap import plan as plans_of
-from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.options import Options, check
@@ -26,7 +25,7 @@ from hotlap.procedures.batch import knee
 from hotlap.procedures.batch.advice import note_advice
 from hotlap.procedures.batch.changing import WAY_OUT, Changer, beyond_data_set, changer_of
 from hotlap.procedures.batch.model_alone import measure_batch_sizes, sizes_launches
-from hotlap.procedures.batch.timing import REPLICATES, SizeTimer, is_scaled, samples_of
+from hotlap.procedures.batch.timing import REPLICATES, SizeTimer, cost_of, is_scaled, samples_of
 from hotlap.records import (
     BatchRate,
     BatchSearch,
@@ -208,8 +207,11 @@ class _Search:
         return not self._trials.fits(self._cost(size))
 
     def _cost(self, size: int) -> float:
-        cost = self._trials.costs.of_replicate([plans_of.EMPTY] * 2, FEWEST_ROUNDS)
-        return (REPLICATES + 1) * max(1.0, size / self._changer.own) * cost
+        scale = size / self._changer.own
+        costs, longer = self._trials.costs, max(1.0, scale)
+        fewest, all_steps = (longer * costs.of_steps(it) for it in (_FEWEST_PROBE_STEPS, PROBE_STEPS))
+        probe = costs.of_launch(plans_of.EMPTY, 0) + max(fewest, min(all_steps, _PROBE_SECONDS))
+        return probe + cost_of(self._trials, scale)
 
     def _plan_sizes(self, sizes: Sequence[int]) -> None:
         """Plan these sizes, each with a probe and its replicates."""

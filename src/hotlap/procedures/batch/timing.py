@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
+from hotlap import plan as plans_of
 from hotlap.experiment.comparing import peak_bytes
-from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.costs import FEWEST_ROUNDS, Shape
 from hotlap.experiment.draft import StudyDraft
-from hotlap.experiment.replicates import Design, replicate
-from hotlap.experiment.trials import Arm, Failure, Trials
+from hotlap.experiment.replicates import Design, Replication, replicate
+from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, Arm, Failure, Trials
 from hotlap.measure.levels import geometric
 from hotlap.measure.speed import HEADLINE_CONFIDENCE
-from hotlap.records import BatchRate, OutOfMemory, Replicate, Run, Stage, Stopped
+from hotlap.records import BatchRate, Completed, OutOfMemory, Replicate, Run, Stage, Stopped
 
 REPLICATES = 3
 """Replicates per size."""
+
+LONG_BLOCK_SECONDS = 1.5
+"""A block that takes this long needs no more steps: those of a large batch may take seconds each."""
 
 _OWN, _OTHER = 0, 1
 _ALIKE = 0.1
@@ -38,18 +42,10 @@ class SizeTimer:
 
     def timed(self, scale: float) -> BatchRate:
         """The samples per second at this size, or ``error`` if it did not work."""
-        design = Design(
-            arms=self.arms(scale),
-            purpose=f"batch size {scale:g}",
-            analyses=(REPLICATES,),
-            rounds=FEWEST_ROUNDS,
-            accept=lambda turns: _of_the_size(turns, scale),
-            measured="batch-sizes",
-            compares=False,
-            stage=self.stage,
-            label=f"{self.what}, {scale * self.samples:g} samples per step",
-        )
-        found = replicate(self.trials, self.draft, design)
+        shape = shape_of(self.trials, scale)
+        found = self._replicated(scale, shape)
+        if shape is not None and found.failure is not None and isinstance(found.failure.ending, Completed):
+            found = self._replicated(scale, None)  # a script that ends early gets the shortest blocks that are usual
         if found.failure is not None:
             memory = isinstance(found.failure.ending, OutOfMemory)
             return self.failed(scale, found.failure.reason, out_of_memory=memory)
@@ -64,6 +60,21 @@ class SizeTimer:
             confidence=HEADLINE_CONFIDENCE,
             peak_bytes=max(peak_bytes(it.runs[_OTHER]) for it in replicates),
         )
+
+    def _replicated(self, scale: float, shape: Shape | None) -> Replication:
+        design = Design(
+            arms=self.arms(scale),
+            purpose=f"batch size {scale:g}",
+            analyses=(REPLICATES,),
+            rounds=FEWEST_ROUNDS,
+            shape=shape,
+            accept=lambda turns: _of_the_size(turns, scale),
+            measured="batch-sizes",
+            compares=False,
+            stage=self.stage,
+            label=f"{self.what}, {scale * self.samples:g} samples per step",
+        )
+        return replicate(self.trials, self.draft, design)
 
     def own(self) -> BatchRate:
         """The script's own size, from the replicates of all other sizes."""
@@ -81,6 +92,20 @@ class SizeTimer:
     def judge(self) -> None:
         """Note whether other processes disturbed the timing."""
         self.draft.judge("batch-sizes", [run for turns in self.replicates for run in turns.runs])
+
+
+def shape_of(trials: Trials, scale: float) -> Shape | None:
+    """How blocks are cut where the larger of the two steps is long; None where they are cut as usual."""
+    usual = trials.costs.shape
+    steps = math.ceil(LONG_BLOCK_SECONDS / (max(1.0, scale) * usual.step_seconds))
+    return None if steps >= usual.block_steps else replace(usual, block_steps=max(FEWEST_BLOCK_STEPS, steps))
+
+
+def cost_of(trials: Trials, scale: float) -> float:
+    """The seconds that timing a size may take: a step of a larger batch takes at most as many times as long."""
+    shape = shape_of(trials, scale) or trials.costs.shape
+    other = replace(shape, step_seconds=max(1.0, scale) * shape.step_seconds)
+    return REPLICATES * sum(trials.costs.of_replicate((plans_of.EMPTY,), FEWEST_ROUNDS, it) for it in (shape, other))
 
 
 def samples_of(run: Run) -> float:
