@@ -96,6 +96,8 @@ class Driver:
 
     def step(self, optimizer: Any, *args: Any) -> Any:
         def update() -> Any:
+            for begin in self.hooks.before_update:
+                begin(optimizer)
             result = optimizer.step(*args)
             for tell in self.hooks.after_update:
                 tell(optimizer)

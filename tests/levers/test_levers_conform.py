@@ -52,6 +52,7 @@ EXPECTED = {
     "gradient-buckets",
     "gradient-compression",
     "huge-pages",
+    "larger-micro-batches",
     "loader",
     "matmul-precision",
     "memory-allocator",

@@ -38,7 +38,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter
-from hotlap.levers.support.micro_batches import CannotSplit, is_by_sample, joined, part_of, samples_in, tensors_of
+from hotlap.levers.support.micro_batches import CannotSplit, is_by_sample, joined, part_of, random_states, samples_in
 from hotlap.levers.support.situations import make_setting, without_model
 from hotlap.records import (
     PEAK_BYTES,
@@ -156,7 +156,7 @@ class _InParts:
         rows = -(-samples // self._parts)
         if samples < 2:
             return self._forward(*args, **kwargs)
-        states = _random_states(torch, (args, kwargs))
+        states = random_states(torch, (args, kwargs))
         outputs = []
         for start in range(0, samples, rows):
             end = min(start + rows, samples)
@@ -185,12 +185,3 @@ def _reason_against(torch: Any, root: Any, args: tuple[Any, ...], kwargs: dict[s
         return "" if samples_in(torch, (args, kwargs)) else "its inputs are not tensors"
     except CannotSplit as error:
         return str(error)
-
-
-def _random_states(torch: Any, inputs: Any) -> list[tuple[Callable[[Any], None], Any]]:
-    """The generators that a forward pass on these inputs may draw from, with their states."""
-    found = [(torch.set_rng_state, torch.get_rng_state())]
-    for kind in sorted({it.device.type for it in tensors_of(torch, inputs)} - {"cpu", "meta"}):
-        module = torch.get_device_module(kind)
-        found.append((module.set_rng_state, module.get_rng_state()))
-    return found

@@ -36,7 +36,7 @@ def part_of(torch: ModuleType, value: Any, samples: int, start: int, end: int) -
     def cut(tensor: Any) -> Any:
         return tensor[start:end] if tensor.dim() and tensor.shape[0] == samples else tensor
 
-    return _rebuilt(value, [value], lambda tensors: cut(tensors[0]), torch)
+    return mapped(torch, value, cut)
 
 
 def joined(torch: ModuleType, parts: list[Any]) -> Any:
@@ -51,6 +51,35 @@ def is_by_sample(torch: ModuleType, output: Any, samples: int) -> bool:
     except CannotSplit:
         return False
     return bool(tensors) and all(it.dim() and it.shape[0] == samples for it in tensors)
+
+
+def mapped(torch: ModuleType, value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return the value with ``change`` applied to each tensor."""
+    return _rebuilt(value, [value], lambda tensors: change(tensors[0]), torch)
+
+
+def gathered(torch: ModuleType, parts: list[Any], samples: list[int]) -> Any:
+    """Concatenate what holds one entry for each of the ``samples`` of its part; the first part has all the rest."""
+
+    def gather(tensors: list[Any]) -> Any:
+        by_sample = all(it.dim() and it.shape[0] == count for it, count in zip(tensors, samples, strict=True))
+        return torch.cat(tensors) if by_sample else tensors[0]
+
+    return _rebuilt(parts[0], parts, gather, torch)
+
+
+def without_tensors(torch: ModuleType, value: Any) -> Any:
+    """Return the value with None for each tensor: what two calls with other samples have in common."""
+    return mapped(torch, value, lambda tensor: None)
+
+
+def random_states(torch: ModuleType, inputs: Any) -> list[tuple[Callable[[Any], None], Any]]:
+    """Return what sets each generator that a forward pass on these inputs may draw from, with its state."""
+    found = [(torch.set_rng_state, torch.get_rng_state())]
+    for kind in sorted({it.device.type for it in tensors_of(torch, inputs)} - {"cpu", "meta"}):
+        module = torch.get_device_module(kind)
+        found.append((module.set_rng_state, module.get_rng_state()))
+    return found
 
 
 def _rebuilt(shape: Any, values: list[Any], combine: Callable[[list[Any]], Any], torch: ModuleType) -> Any:
