@@ -17,6 +17,7 @@ def row(
     data_wait: float = 0.001,
     backward: float = 0.004,
     loss_scale: float | None = None,
+    skipped: int = 0,
     device_bytes: int = 0,
 ) -> WatchRow:
     """A second of steps of that length, of which the forward pass takes the rest."""
@@ -35,6 +36,8 @@ def row(
         samples=32 * steps,
         loss=1.0 / number,
         loss_scale=loss_scale,
+        scaled_steps=steps if loss_scale is not None else 0,
+        skipped_steps=skipped,
         device_bytes=device_bytes,
     )
 

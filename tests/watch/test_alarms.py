@@ -87,6 +87,22 @@ def test_a_loss_scale_that_sinks(scales: list[float], expected: bool) -> None:
     assert [it.kind for it in found] == (["loss-scale-sinks"] if expected else [])
 
 
+@pytest.mark.parametrize(
+    ("skipped", "expected"),
+    [
+        ([0] * 60 + [4] * 40, True),
+        ([4] * 12 + [0] * 88, False),  # it finds its scale
+        ([0] * 95 + [30] * 2 + [0] * 3, False),  # two rows show no course
+        ([1 if it % 20 == 0 else 0 for it in range(100)], False),  # one of 2000 steps
+    ],
+)
+def test_steps_that_are_skipped_again_and_again(skipped: list[int], expected: bool) -> None:
+    rows = [row(it, loss_scale=1024.0, skipped=count) for it, count in enumerate(skipped, start=1)]
+    found = alarms_of(series_from(rows))
+    assert [it.kind for it in found] == (["steps-skipped"] if expected else [])
+    assert not expected or found[0].text == "4 % of the steps are skipped: their gradients overflow"
+
+
 def test_a_rank_that_slows() -> None:
     def rank(number: int, own: float) -> RankSeries:
         rows = [row(it, rank=number, step=0.01, backward=0.01 - own - 0.001) for it in range(1, 60)]

@@ -47,7 +47,7 @@ def families(text: str) -> dict[str, dict[str, str]]:
 
 
 def made() -> str:
-    rows = [row(it, loss_scale=65536.0, device_bytes=2**30) for it in range(1, 5)]
+    rows = [row(it, loss_scale=65536.0, skipped=2, device_bytes=2**30) for it in range(1, 5)]
     series = series_from(rows, host_bytes=[2.0**31] * 4, clock_mhz=[1980.0] * 4)
     return exposition({1: series, 0: series}, [Alarm(kind="memory-creeps", text="it grows", at_seconds=1.0)])
 
@@ -59,7 +59,7 @@ def test_the_text_is_valid_and_units_are_in_names() -> None:
         assert about["HELP"]
         unit = name.rpartition("_")[2]
         assert (about.get("UNIT") == unit) == (unit in UNITS)
-    assert 'hotlap_steps_total{rank="0"} 400' in text
+    assert 'hotlap_steps_total{rank="0"} 400' in text and 'hotlap_skipped_steps_total{rank="0"} 8' in text
     assert 'hotlap_step_phase_seconds{rank="1",phase="data_wait"} 0.001' in text
     assert 'hotlap_clock_hertz{rank="0"} 1980000000.0' in text
     assert 'hotlap_alarm{alarm="memory-creeps"} 1.0' in text and 'hotlap_alarm{alarm="rank-slows"} 0.0' in text

@@ -286,6 +286,24 @@ def test_a_loss_scale_is_seen(watched: Watched) -> None:
     assert {it.loss_scale for it in watched.rows if it.loss_scale is not None} == {1024.0}
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_skipped_steps_are_all_counted(watched: Watched, fused: bool) -> None:
+    """A fused optimizer is called for skipped steps too, so that calls alone do not show them."""
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=10**6)
+    for step in range(300):
+        inputs = torch.full((2, 4), float("inf") if step % 30 == 7 else 1.0)
+        scaler.scale(model(inputs).mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    watched.watcher.end()
+    assert sum(it.scaled_steps for it in watched.rows) == 300
+    assert sum(it.skipped_steps for it in watched.rows) == 10
+    assert watched.rows[-1].loss_scale == 1.0
+
+
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("a device failed")])
 def test_a_sink_that_fails_ends_the_watching_and_not_the_script(
     monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -371,6 +389,6 @@ def test_the_longest_row_fits() -> None:
     long = WatchRow(
         number=2**40, process=2**22, rank=10**6, processes=10**6, at=1e9 / 3, elapsed_seconds=1e5 / 3, steps=2**40,
         timed_steps=2**40, wall_seconds=1e5 / 3, phases=(1e5 / 3,) * len(STEP_PHASES), samples=2**60, loss=-1e-300 / 3,
-        loss_scale=1e300 / 3, device_bytes=2**45,
+        loss_scale=1e300 / 3, scaled_steps=2**40, skipped_steps=2**40, device_bytes=2**45,
     )  # fmt: skip
     assert len(msgspec.json.encode(long)) < WATCH_ROW_BYTES

@@ -38,6 +38,7 @@ class LiveScalars:
         named: dict[str, float | None] = {
             "loss": point.loss,
             "loss_scale": point.loss_scale,
+            "skipped_steps": point.skipped_steps if point.scaled_steps else None,
             "step_seconds": point.step_seconds,
             "host_bytes": point.host_bytes,
             "device_bytes": point.device_bytes,

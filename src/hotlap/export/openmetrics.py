@@ -14,6 +14,7 @@ ALARM_KINDS: tuple[AlarmKind, ...] = (
     "step-slows",
     "memory-creeps",
     "loss-scale-sinks",
+    "steps-skipped",
     "rank-slows",
     "clock-slows",
 )
@@ -37,6 +38,13 @@ def _families(
         "",
         "Training steps.",
         [({"rank": rank}, it.all_steps) for rank, it in named.items()],
+    )
+    yield (
+        "hotlap_skipped_steps",
+        "counter",
+        "",
+        "Steps that a GradScaler skipped because gradients overflowed.",
+        [({"rank": rank}, it.skipped_steps) for rank, it in named.items()],
     )
     last = {rank: it.recent[-1] for rank, it in named.items() if it.recent}
     yield (

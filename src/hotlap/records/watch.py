@@ -16,7 +16,7 @@ WATCH_ROW_BYTES: Final = 640
 spaces up to ``WATCH_ROW_BYTES``, at the place n modulo ``WATCH_ROWS``."""
 
 AlarmKind: TypeAlias = Literal[
-    "data-wait-grows", "step-slows", "memory-creeps", "loss-scale-sinks", "rank-slows", "clock-slows"
+    "data-wait-grows", "step-slows", "memory-creeps", "loss-scale-sinks", "steps-skipped", "rank-slows", "clock-slows"
 ]
 
 
@@ -26,7 +26,8 @@ class WatchRow(Record, frozen=True, kw_only=True):
     ``number`` counts its rows from 1, and ``at`` is the system's monotonic clock at the end, in seconds. ``steps``
     ended within ``elapsed_seconds``; ``timed_steps`` of them were timed by phase, over ``wall_seconds`` and with
     ``samples``. ``phases`` are the seconds of those steps, in the order of the table of phases. ``loss`` and
-    ``loss_scale`` are the last values that were known without waiting for the device (None: none), and
+    ``loss_scale`` are the last values that were known without waiting for the device (None: none), ``scaled_steps`` how
+    often a GradScaler updated its scale, ``skipped_steps`` how many of those steps it is known to have skipped, and
     ``device_bytes`` what tensors held.
     """
 
@@ -43,6 +44,8 @@ class WatchRow(Record, frozen=True, kw_only=True):
     samples: int = 0
     loss: float | None = None
     loss_scale: float | None = None
+    scaled_steps: int = 0
+    skipped_steps: int = 0
     device_bytes: int = 0
 
 
@@ -50,7 +53,8 @@ class WatchedSeries(Record, frozen=True, kw_only=True):
     """The run over time, as columns of equal length; a row is ``elapsed_seconds`` that end ``at_seconds`` after the
     first row began.
 
-    ``step_seconds`` and ``phases`` are means per step of those that were timed. ``host_bytes`` is the resident memory
+    ``step_seconds`` and ``phases`` are means per step of those that were timed. ``skipped_steps`` are those that a
+    GradScaler skipped of its ``scaled_steps``. ``host_bytes`` is the resident memory
     of the training processes of this machine, ``device_bytes`` that of tensors on a device (the largest of all ranks),
     and ``clock_mhz`` the clock of the device, or without one of the processor. None: not known.
     """
@@ -62,6 +66,8 @@ class WatchedSeries(Record, frozen=True, kw_only=True):
     phases: tuple[tuple[StepPhase, tuple[float | None, ...]], ...] = ()
     loss: tuple[float | None, ...] = ()
     loss_scale: tuple[float | None, ...] = ()
+    scaled_steps: tuple[int, ...] = ()
+    skipped_steps: tuple[int, ...] = ()
     host_bytes: tuple[int | None, ...] = ()
     device_bytes: tuple[int | None, ...] = ()
     clock_mhz: tuple[float | None, ...] = ()

@@ -24,6 +24,9 @@ LEAST_GROWTH_SHARE = 0.05
 SEGMENTS = 6
 LEAST_SEGMENT_POINTS = 10
 SUNK = 16.0
+LEAST_SKIPPED_SHARE = 0.02
+"""A healthy scaler skips about one step in every ``growth_interval``, 2000 by default."""
+FEWEST_ROWS_WITH_SKIPS = 3
 _DATA_WAIT, _BACKWARD = STEP_PHASES.index("data_wait"), STEP_PHASES.index("backward")
 _MIB = 2**20
 
@@ -45,6 +48,7 @@ class Alarms:
             ("step-slows", self._slows(first)),
             ("memory-creeps", _creeps(first)),
             ("loss-scale-sinks", _sinks(first)),
+            ("steps-skipped", self._skips(first)),
             ("rank-slows", self._rank_slows(ranks)),
             ("clock-slows", self._clock_slows(first)),
         ):
@@ -90,6 +94,17 @@ class Alarms:
         if is_[1] <= least * was[1] or is_[0] <= was[2]:
             return ""
         return f"steps slowed from {was[1] * 1e3:.3g} to {is_[1] * 1e3:.3g} ms"
+
+    def _skips(self, of: RankSeries) -> str:
+        """Steps that a scaler goes on skipping after the warm-up, in which it finds its scale."""
+        if len(of.first) < ROWS:
+            return ""
+        last = [it for it in _last(of) if it.at >= of.first[0].at]
+        skipped, tried = sum(it.skipped_steps for it in last), sum(it.scaled_steps for it in last)
+        least = LEAST_SKIPPED_SHARE * (0.5 if self._holds("steps-skipped") else 1.0)
+        if not tried or skipped / tried < least or sum(it.skipped_steps > 0 for it in last) < FEWEST_ROWS_WITH_SKIPS:
+            return ""
+        return f"{100 * skipped / tried:.2g} % of the steps are skipped: their gradients overflow"
 
     def _clock_slows(self, of: RankSeries) -> str:
         """A clock that slows and takes the steps with it: one that rests while little is to do harms nobody."""

@@ -29,6 +29,8 @@ class Point:
     samples: int
     loss: float | None = None
     loss_scale: float | None = None
+    scaled_steps: int = 0
+    skipped_steps: int = 0
     host_bytes: int | None = None
     device_bytes: int | None = None
     clock_mhz: float | None = None
@@ -50,7 +52,7 @@ class RankSeries:
         self.points: list[Point] = []
         self.recent: deque[Point] = deque(maxlen=MOST_RECENT)
         self.first: list[Point] = []  # the first after the warm-up: what alarms compare with
-        self.all_steps = self.timed_steps = 0
+        self.all_steps = self.timed_steps = self.skipped_steps = 0
         self._settled: Point | None = None
         self._merged = 1
         self._open: Point | None = None
@@ -60,6 +62,7 @@ class RankSeries:
         """Add a row; when there are too many points, every two become one."""
         self.all_steps += point.steps
         self.timed_steps += point.timed_steps
+        self.skipped_steps += point.skipped_steps
         self.recent.append(point)
         if point.at >= WARM_UP_SECONDS:
             self._settled = point if self._settled is None else merged(self._settled, point)
@@ -109,6 +112,8 @@ def merged(first: Point, second: Point) -> Point:
         samples=first.samples + second.samples,
         loss=first.loss if second.loss is None else second.loss,
         loss_scale=first.loss_scale if second.loss_scale is None else second.loss_scale,
+        scaled_steps=first.scaled_steps + second.scaled_steps,
+        skipped_steps=first.skipped_steps + second.skipped_steps,
         host_bytes=_largest(first.host_bytes, second.host_bytes),
         device_bytes=_largest(first.device_bytes, second.device_bytes),
     )
@@ -130,6 +135,8 @@ def point_of(row: WatchRow, began: float, *, host_bytes: int | None = None, cloc
         samples=row.samples,
         loss=row.loss,
         loss_scale=row.loss_scale,
+        scaled_steps=row.scaled_steps,
+        skipped_steps=row.skipped_steps,
         host_bytes=host_bytes,
         device_bytes=row.device_bytes or None,
         clock_mhz=clock_mhz,
@@ -148,6 +155,8 @@ def series_of(points: Sequence[Point]) -> WatchedSeries:
         ),
         loss=tuple(it.loss for it in points),
         loss_scale=tuple(it.loss_scale for it in points),
+        scaled_steps=tuple(it.scaled_steps for it in points),
+        skipped_steps=tuple(it.skipped_steps for it in points),
         host_bytes=tuple(it.host_bytes for it in points),
         device_bytes=tuple(it.device_bytes for it in points),
         clock_mhz=tuple(it.clock_mhz for it in points),

@@ -16,7 +16,7 @@ order = 56
 title = "Loss scale"
 
 _PROFILED = "These are steps of the unmodified script. `hotlap run --watch` follows the scale over a whole run."
-_WATCHED = "The scale is read about once per second; changes in between are not seen."
+_WATCHED = "The scale is read about once per second; changes in between are not seen. Skipped steps are all counted."
 
 
 def everywhere(material: Material) -> Section[Block] | None:
@@ -27,7 +27,8 @@ def everywhere(material: Material) -> Section[Block] | None:
     scales = watched_scales(material.study.watch)
     if not scales:
         return None
-    return Section(title, (Table(("", ">whole run"), tuple(_watched_rows(scales))), Note(_WATCHED)))
+    rows = (*_watched_rows(scales), *_watched_skips(material.study.watch))
+    return Section(title, (Table(("", ">whole run"), rows), Note(_WATCHED)))
 
 
 def page(material: Material) -> Section[PageBlock] | None:
@@ -54,6 +55,15 @@ def _rows(of: ScaleHistory) -> Iterator[tuple[str, str]]:
 def watched_scales(run: WatchedRun | None) -> tuple[float, ...]:
     """The scales that were read while a run was watched."""
     return tuple(it for it in run.series.loss_scale if it is not None) if run is not None else ()
+
+
+def _watched_skips(run: WatchedRun | None) -> Iterator[tuple[str, str]]:
+    """Nothing for a run that was watched before they were counted."""
+    tried = sum(run.series.scaled_steps) if run is not None else 0
+    if run is not None and tried:
+        skipped = sum(run.series.skipped_steps)
+        yield "steps skipped", f"{skipped:,} of {tried:,}"
+        yield "overflow rate", text.share(skipped / tried)
 
 
 def _watched_rows(scales: tuple[float, ...]) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from hotlap.runtime.interception import Interception
 from hotlap.runtime.process_groups import place_in_group
 from hotlap.runtime.watch.clock import LongRunClock
 from hotlap.runtime.watch.peek import Peek
+from hotlap.runtime.watch.skipped import SkippedSteps
 
 ROW_SECONDS = 1.0
 
@@ -38,6 +39,7 @@ class Watcher:
         self._began = time.perf_counter()
         self._loss = Peek(torch)
         self._scale = Peek(torch)
+        self._skipped = SkippedSteps(torch)
         self._clock = LongRunClock(
             interception.hooks, scaling=interception, on_step=self._step_ended, see_loss=self._loss.look
         )
@@ -63,6 +65,8 @@ class Watcher:
 
         @functools.wraps(update)
         def updating(it: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._ended:
+                self._skipped.before_update(it)
             result = update(it, *args, **kwargs)
             # Private in torch 2.6 to 2.13; the public `get_scale` waits for the device.
             scale = getattr(it, "_scale", None)
@@ -90,6 +94,7 @@ class Watcher:
         if timed.steps:
             self._clock.rest(timed.wall_seconds / timed.steps)
         rank, processes = place_in_group(self._torch)
+        scaled_steps, skipped_steps = self._skipped.take()
         self._number += 1
         return WatchRow(
             number=self._number,
@@ -105,6 +110,8 @@ class Watcher:
             samples=timed.samples,
             loss=self._loss.value(),
             loss_scale=self._scale.value(),
+            scaled_steps=scaled_steps,
+            skipped_steps=skipped_steps,
             device_bytes=_device_bytes(self._torch),
         )
 
