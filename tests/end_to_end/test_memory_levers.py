@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import Assignment, LaunchRequest, Observe, Plan, Run, Setting, Workload
+from hotlap.records import Assignment, AwaitEvaluation, LaunchRequest, Observe, Plan, Run, Setting, Workload
 from hotlap.trial.local import LocalExecutor
 
 SCRIPT = """\
@@ -104,6 +104,22 @@ def test_an_evaluation_without_a_graph_lowers_the_peak_of_a_run_and_changes_no_l
     assert changed.ending == plain.ending and not changed.notes
     assert changed.steps.loss == plain.steps.loss and len(plain.steps.loss) >= 14
     assert 0 < changed.host_peak_bytes < plain.host_peak_bytes - 20 * 2**20
+
+
+@pytest.mark.slow
+def test_a_launch_that_awaits_the_evaluation_has_its_peak(tmp_path: Path) -> None:
+    """The epoch is longer than the steps that are asked for."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(EVALUATING.replace("randn(64, ", "randn(1600, "))
+    workload = Workload(kind="script", target="train.py", directory=str(folder), python=sys.executable)
+    peaks = []
+    for instruments in ((), (AwaitEvaluation(most_seconds=120.0),)):
+        assignment = Assignment(workload=workload, instruments=instruments)
+        run = LocalExecutor(tmp_path / "runs").launch(LaunchRequest(assignment=assignment, steps=8))
+        peaks.append(run.host_peak_bytes)
+    assert 0 < peaks[0] < peaks[1] - 40 * 2**20
+    assert 100 < len(run.steps.wall_seconds) < 110, "and no longer than that"
 
 
 CLEARED_LATE = """\

@@ -25,6 +25,7 @@ from hotlap.records import (
     Completed,
     Crashed,
     Ending,
+    EvaluationFacts,
     GradientGroup,
     Instrument,
     Invariants,
@@ -112,6 +113,8 @@ class FakeScript:
     largest_timed_scale: float = math.inf
     """Beyond this scale it runs out of memory in timing, which is longer than a probe."""
     resizable: bool = True
+    evaluates: bool = False
+    """It was seen to evaluate, with a graph."""
     seed_spread: float = 0.0
     """Seeds change the loss by up to this share,"""
     large_batch_loss: float = 0.0
@@ -419,6 +422,7 @@ class FakeExecutor(OneSlot):
             loaders=(loader,) if self.script.has_loader else (),
             models=(ModelFacts(kind="Net", parameters=10, flops_per_step=1e8),),
             optimizers=(OptimizerFacts(kind="SGD", parameters=10, learning_rate=0.1),),
+            evaluation=EvaluationFacts(forwards=2, with_gradients=True) if self.script.evaluates else None,
             backwards_per_step=200.0 if by_hand and arm.step_source == "auto" else 1.0,
             threads=self._threads(arm),
         )

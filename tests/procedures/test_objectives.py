@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
 from hotlap.errors import UsageError
 from hotlap.experiment.options import Options
+from hotlap.experiment.with_evaluation import TOO_LATE
 from hotlap.gain import claimed, recorded_gain
 from hotlap.objective import for_memory
 from hotlap.plan import setting
@@ -37,9 +40,15 @@ LEVERS = named(*(lever(it.lever, proof="rounding") for it in EFFECTS))
 
 
 def search(objective: Objective, *, levers=LEVERS, effects=EFFECTS, seed: int = 0, **options: object) -> Study:
-    executor = FakeExecutor(FakeScript(effects=effects), seed=seed)
+    return searched(objective, FakeScript(effects=effects), levers=levers, seed=seed, **options)[0]
+
+
+def searched(
+    objective: Objective, script: FakeScript, *, levers=LEVERS, seed: int = 0, **options: object
+) -> tuple[Study, FakeExecutor]:
+    executor = FakeExecutor(script, seed=seed)
     chosen = Options(objective=objective, **options)  # type: ignore[arg-type]
-    return tune(WORKLOAD, chosen, executor, levers=levers, clock=executor.clock)
+    return tune(WORKLOAD, chosen, executor, levers=levers, clock=executor.clock), executor
 
 
 def verdicts(study: Study) -> dict[str, object]:
@@ -56,6 +65,26 @@ def test_what_halves_the_peak_at_slower_steps_is_kept_where_memory_counts() -> N
     assert claimed(study) is study.verification
     (peak,) = study.verification.metrics
     assert peak.metric == "host_peak_bytes" and peak.verdict == "better" and peak.ratio.value == pytest.approx(0.4)
+
+
+def awaiting(executor: FakeExecutor) -> list[bool]:
+    """Of each replicate, whether its arms go on until the script has evaluated."""
+    replicates = [it for it in map(json.loads, executor.requests[1:]) if "arms" in it]
+    return [all("await-evaluation" in json.dumps(arm["instruments"]) for arm in it["arms"]) for it in replicates]
+
+
+def test_launches_include_an_evaluation_where_memory_counts_and_the_script_evaluates() -> None:
+    study, executor = searched(for_memory(1.3), FakeScript(effects=EFFECTS, evaluates=True))
+    assert awaiting(executor) and all(awaiting(executor))
+    assert {it.lever for it in study.plan.settings} == {"checkpoint", "half"} and TOO_LATE not in study.warnings
+    assert not any(awaiting(searched(for_memory(1.3), FakeScript(effects=EFFECTS))[1]))
+    assert not any(awaiting(searched(Objective(), FakeScript(effects=EFFECTS, evaluates=True))[1]))
+
+
+def test_an_evaluation_that_comes_too_late_for_the_budget_is_said() -> None:
+    script = FakeScript(effects=EFFECTS, evaluates=True)
+    study, executor = searched(for_memory(1.3), script, budget_seconds=45.0)
+    assert TOO_LATE in study.warnings and not any(awaiting(executor))
 
 
 def test_the_same_is_not_worth_having_where_speed_counts() -> None:

@@ -15,6 +15,7 @@ from hotlap.experiment.observe import Observation, first_run, interpret
 from hotlap.experiment.options import Options
 from hotlap.experiment.quiet import quietly
 from hotlap.experiment.trials import Trials
+from hotlap.experiment.with_evaluation import await_evaluation
 from hotlap.measure.disturbance import disturbance_of_rates
 from hotlap.measure.run_account import run_account
 from hotlap.records import Machine, Study, StudyKind, Workload
@@ -103,6 +104,7 @@ def begin(trials: Trials, draft: StudyDraft, *, on_free_cores: bool = False) -> 
     observation = interpret(run, trials)
     trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores)
     trials.fit_arms(machine, run)
+    draft.warn(*await_evaluation(trials, run))
     draft.update(account_before=observation.account, run_account=run_account(run, observation.account))
     draft.warn(*observation.warnings)
     return machine, observation

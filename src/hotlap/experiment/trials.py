@@ -86,10 +86,10 @@ class Trials:
     ``reserve_seconds`` is kept for verification; no trial may use it. With ``cuts_replicates`` a replicate ends when
     its time is over, as a :class:`Failure` that is ``cut``, which is no failure of an arm. ``cores`` are the usable
     cores. ``own_plan`` is the plan of an assignment without one: empty, except for fewer threads if other processes
-    keep cores busy. ``waits_in_vain`` counts the waits after which the machine was no quieter, at most
-    ``most_waits``, and ``again_seconds`` is the time of such waits and the measurements after them. ``on_repetition``
-    is called with the number of repetitions so far when a trial is repeated because it was killed from outside.
-    ``unmodified`` remembers the last runs of the unmodified script.
+    keep cores busy, and ``instruments`` those of an assignment that names none. ``waits_in_vain`` counts the waits
+    after which the machine was no quieter, at most ``most_waits``, and ``again_seconds`` is the time of such waits and
+    the measurements after them. ``on_repetition`` is called with the number of repetitions so far when a trial is
+    repeated because it was killed from outside. ``unmodified`` remembers the last runs of the unmodified script.
     """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
@@ -106,6 +106,7 @@ class Trials:
         self.reserve_seconds = 0.0
         self.cores = 1
         self.own_plan = plans_of.EMPTY
+        self.instruments: tuple[Instrument, ...] = ()
         self.most_waits = 2
         self.waits_in_vain = 0
         self.again_seconds = 0.0
@@ -190,6 +191,7 @@ class Trials:
             startup_limit_seconds=min(options.startup_limit_seconds, longest_startup),
             block_limit_seconds=min(options.block_limit_seconds, longest_block),
             show_output=options.show_output,
+            instruments=self.instruments,
         )
 
     def launch(

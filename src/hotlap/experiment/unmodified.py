@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hotlap.measure.parity.losses import difference
 from hotlap.measure.parity.repeatability import repeatability
-from hotlap.records import Assignment, CollectEvidence, Observe, Plan, Run, Workload
+from hotlap.records import Assignment, AwaitEvaluation, CollectEvidence, Observe, Plan, Run, Workload
 
 _MOST = 4
 """The latest runs are enough, and each holds its losses."""
@@ -23,7 +23,7 @@ class UnmodifiedRuns:
 
     def note(self, assignment: Assignment, run: Run, plan: Plan) -> None:
         """Keep the run if its assignment is the unmodified script's; ``plan`` is what that is run with."""
-        observed = all(isinstance(it, (Observe, CollectEvidence)) for it in assignment.instruments)
+        observed = all(isinstance(it, (Observe, CollectEvidence, AwaitEvaluation)) for it in assignment.instruments)
         same = (assignment.plan, assignment.workload, assignment.seed) == (plan, self._workload, self._seed)
         if observed and same:
             self._runs = [*self._runs, (plan, run)][-_MOST:]

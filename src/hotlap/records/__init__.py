@@ -47,6 +47,7 @@ from hotlap.records.generation import GenerationFacts, GenerationTimes, TokenDif
 from hotlap.records.instruments import (
     AccountMemory,
     AlignRandomness,
+    AwaitEvaluation,
     CaptureGradients,
     CaptureOutputs,
     CollectEvidence,
@@ -269,6 +270,7 @@ __all__ = [
     "Assignment",
     "AttentionArgument",
     "AttentionRate",
+    "AwaitEvaluation",
     "BadNumber",
     "BatchAdvice",
     "BatchChange",

@@ -134,6 +134,12 @@ class WatchEvaluation(Record, frozen=True, kw_only=True, tag="watch-evaluation")
     forward pass of the model without gradients."""
 
 
+class AwaitEvaluation(Record, frozen=True, kw_only=True, tag="await-evaluation"):
+    """Lets the first block go on until the script has evaluated once, for ``most_seconds`` at most."""
+
+    most_seconds: float
+
+
 class MeasureGradientNoise(Record, frozen=True, kw_only=True, tag="measure-gradient-noise"):
     """Compares gradients of different batches at the same weights: in each of ``groups`` groups of ``gradients`` steps
     only the last step updates the weights."""
@@ -198,6 +204,7 @@ Instrument: TypeAlias = (
     | ResizeBatches
     | LargestSamples
     | WatchEvaluation
+    | AwaitEvaluation
     | MeasureGradientNoise
     | MeasureBlocks
     | WatchFailedPasses

@@ -96,6 +96,9 @@ class Hooks:
     # `stopwatch.py`. Called repeatedly while it lasts.
     was_outside: list[Callable[[int], None]] = field(default_factory=list)
 
+    # Whether a block whose steps are done goes on (asked by the session after each further step).
+    holds_block: list[Callable[[], bool]] = field(default_factory=list)
+
     # The steps that follow are of that configuration (told by the session, between two steps).
     configuration_changed: list[Callable[[int], None]] = field(default_factory=list)
 

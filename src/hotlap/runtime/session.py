@@ -196,10 +196,13 @@ class Session:
         self.clock.synchronise()
         held = self._evidence.needs_more_steps if self._evidence is not None else None
         self._retries_before = allocator_retries(self._torch)
-        self._block = _OpenBlock(self._wanted, self.clock.steps_done, held, self._awaits_epoch_end)
+        self._block = _OpenBlock(self._wanted, self.clock.steps_done, held, self._awaits)
         self.clock.resume()
 
-    def _awaits_epoch_end(self, step_seconds: float) -> bool:
+    def _awaits(self, step_seconds: float) -> bool:
+        """Whether a block goes on: an epoch is about to end, or an instrument has not seen what it waits for."""
+        if any(holds() for holds in self._hooks.holds_block):
+            return True
         observed = self.assignment.instrument(Observe)
         limit = observed.epoch_end_seconds if observed is not None else 0.0
         return limit > 0 and self._observer.awaits_epoch_end(limit, step_seconds)
