@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hotlap.levers.api import all_levers
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import Assignment, AwaitEvaluation, LaunchRequest, Observe, Plan, Run, Setting, Workload
+from hotlap.records import Assignment, AwaitEvaluation, LaunchRequest, Observe, Plan, Run, Setting, Situation, Workload
 from hotlap.trial.local import LocalExecutor
 
 SCRIPT = """\
@@ -154,3 +155,55 @@ def test_used_gradients_are_not_held_during_the_forward_pass_and_no_loss_changes
     assert changed.ending == plain.ending and not changed.notes
     assert changed.steps.loss == plain.steps.loss and len(plain.steps.loss) >= 14
     assert 0 < changed.host_peak_bytes < plain.host_peak_bytes - 15 * 2**20
+
+
+ACCUMULATING = """\
+import torch
+from torch import nn
+from torch.nn import functional
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+samples = torch.utils.data.TensorDataset(torch.randn(400, 32), torch.randint(0, 4, (400,)))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 4))
+
+    def forward(self, x):
+        print("samples", len(x), flush=True)
+        return self.layers(x)
+
+
+model = Net()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+loader = torch.utils.data.DataLoader(samples, 4, shuffle=True)
+for epoch in range(100):
+    for number, (x, y) in enumerate(loader, start=1):
+        (functional.cross_entropy(model(x), y) / 4).backward()
+        if number % 4 == 0:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+@pytest.mark.slow
+def test_larger_micro_batches_leave_every_step_as_it_was(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(ACCUMULATING)
+    plain = launched(folder, steps=60)
+    situation = Situation(facts=plain.facts)
+    lever = all_levers()["larger-micro-batches"]
+    assert lever.obstacle(situation) is None
+    (whole, half) = lever.candidates(situation)
+    for setting, together in ((whole, 16), (half, 8)):
+        changed = launched(folder, setting, steps=60)
+        assert changed.ending == plain.ending and not changed.notes
+        assert changed.steps.samples == plain.steps.samples
+        assert changed.steps.loss == pytest.approx(plain.steps.loss, rel=1e-4)
+        sizes = Path(changed.output_path).read_text().split("samples ")
+        assert sum(it.strip() == str(together) for it in sizes) >= 60
