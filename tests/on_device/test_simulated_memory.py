@@ -136,3 +136,37 @@ def test_the_driver_says_what_its_file_says(device: Any, run: Any) -> None:
     assert json.loads(run(t4, DRIVER)) == [2, "Tesla T4", 15_800_000_000, 42_000, 0]
     t4.say(throttle_reasons=0x40, power_milliwatts=None)
     assert json.loads(run(t4, DRIVER)) == [2, "Tesla T4", 15_800_000_000, "Not Supported", 0x40]
+
+
+PHASES = """
+import json
+import torch
+
+EMPTY = {empty}
+for epoch in range(3):
+    for step in range(4):
+        torch.empty(300 << 20, dtype=torch.uint8, device="cuda")
+    if EMPTY:
+        torch.cuda.empty_cache()
+    reserved = torch.cuda.memory_reserved()
+    for batch in range(2):
+        torch.empty(3 << 30, dtype=torch.uint8, device="cuda")
+    if EMPTY:
+        torch.cuda.empty_cache()
+stats = torch.cuda.memory_stats()
+print(json.dumps({{
+    "peak": torch.cuda.max_memory_allocated(),
+    "reserved": torch.cuda.memory_reserved(),
+    "most_reserved": torch.cuda.max_memory_reserved(),
+    "retries": stats["num_alloc_retries"],
+}}))
+"""
+
+
+def test_emptying_the_cache_between_phases_lowers_no_peak(device: Any, run: Any) -> None:
+    """As docs/recipes/memory.md says: only what other programs find on the device changes."""
+    kept, emptied = (json.loads(run(device("h100"), PHASES.format(empty=it))) for it in (False, True))
+    assert kept["peak"] == emptied["peak"] == 3 << 30
+    assert kept["reserved"] >= 3 << 30 > emptied["reserved"]
+    assert kept["retries"] == emptied["retries"] == 0
+    assert kept["most_reserved"] - emptied["most_reserved"] <= 300 << 20
