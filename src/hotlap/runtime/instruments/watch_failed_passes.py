@@ -3,6 +3,7 @@ ends by itself, would otherwise count as a fast step, as a short run, or wait fo
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from typing import Any, Literal, TypeAlias
@@ -25,6 +26,7 @@ def install(place: Place, asked: WatchFailedPasses) -> None:
     """From the first training forward on."""
     hooks = place.hooks
     running: set[_Part] = set()
+    process = os.getpid()
 
     def end(part: _Part, then: str) -> None:
         os.write(2, _SENTENCE.format(part=_PARTS[part], then=then).encode())
@@ -65,7 +67,7 @@ def install(place: Place, asked: WatchFailedPasses) -> None:
 
     def before_exit() -> None:
         # An error that nothing caught is printed before this, and is the script's ending by itself.
-        if running and getattr(sys, "last_value", None) is None:
+        if running and os.getpid() == process and getattr(sys, "last_value", None) is None:
             end(min(running), "ended by itself")
 
     hooks.before_forward.append(before_forward)
@@ -75,3 +77,5 @@ def install(place: Place, asked: WatchFailedPasses) -> None:
     hooks.after_backward.insert(0, after_backward)
     hooks.around_step.append(around_step)
     hooks.before_exit.append(before_exit)
+    # A script that ends after its very first pass has failed has not trained, and sends no report.
+    atexit.register(before_exit)
