@@ -52,7 +52,7 @@ class Loop:
     def __init__(
         self,
         driver: Any,
-        model: nn.Module,
+        model: Any,
         data: Dataset[Any],
         *,
         each: int,

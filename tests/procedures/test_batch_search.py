@@ -201,7 +201,7 @@ def test_the_command_shows_curve_knee_and_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    assert show(tmp_path, monkeypatch, "--full", largest_scale=5.0) == 0
+    assert show(tmp_path, monkeypatch, "--full", largest_scale=5.0, fixed_share=0.9) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "The knee is a batch size of" in out and "does not fit with the headroom" in out
     assert "Another batch size changes what is learned" in out

@@ -40,12 +40,12 @@ class Stopper(Exception):
     """The benchmark was killed."""
 
 
-def bench(progress: Progress | None = None, **script: Any) -> Bench:
+def bench(progress: Progress | None = None, *, seed: int = 0, **script: Any) -> Bench:
     settings = {"has_loader": True, "samples_per_step": 8, "batch_size": 8, "launch_noise": 0.002, **script}
     executors: list[FakeExecutor] = []
 
     def executor() -> FakeExecutor:
-        executors.append(FakeExecutor(FakeScript(**settings)))
+        executors.append(FakeExecutor(FakeScript(**settings), seed=seed))
         return executors[-1]
 
     return Bench(
@@ -111,7 +111,7 @@ def test_the_comparison_has_no_part_in_choosing_the_fastest_size() -> None:
     """With nothing but noise between sizes, the fastest of the sweep is not faster in fresh launches."""
     of_choice, fresh = [], []
     for world in range(12):
-        progress = measured(fixed_share=0.0, launch_noise=0.05, peak_bytes=100_000_000 + world)
+        progress = bench(seed=world, fixed_share=0.0, launch_noise=0.05).run()
         rates = {it.size: it.rate for it in rates_of(progress)}
         of_choice.append(rates[rival_of(progress)] / rates[of(progress).knee])
         slower = slower_of(progress)
@@ -129,7 +129,7 @@ def test_the_interval_is_as_wide_as_launches_differ(noise: float) -> None:
 
 
 def test_a_comparison_that_fails_is_said() -> None:
-    progress = bench(toy(facts=measured().facts), fixed_share=0.9, breaks_at=8.0).run()
+    progress = bench(toy(facts=measured().facts, swept_seconds=1000.0), fixed_share=0.9, breaks_at=8.0).run()
     assert slower_of(progress) is None and "could not be compared" in progress.trouble
     assert progress.trouble in cells(progress)
 

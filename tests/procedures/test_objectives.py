@@ -69,7 +69,8 @@ def test_what_halves_the_peak_at_slower_steps_is_kept_where_memory_counts() -> N
 
 def awaiting(executor: FakeExecutor) -> list[bool]:
     """Of each replicate, whether its arms go on until the script has evaluated."""
-    replicates = [it for it in map(json.loads, executor.requests[1:]) if "arms" in it]
+    requests = [json.loads(line) for it in executor.requests[1:] for line in it.splitlines()]
+    replicates = [it for it in requests if "arms" in it]
     return [all("await-evaluation" in json.dumps(arm["instruments"]) for arm in it["arms"]) for it in replicates]
 
 

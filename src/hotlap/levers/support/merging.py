@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -231,8 +231,7 @@ class Merging:
             made = _inputs_from(held, inputs, self._places or ())
             if made is None:
                 break
-            following = iter(made)
-            calls.append(mapped(torch, call, lambda _, following=following: next(following)))
+            calls.append(_filled(torch, call, iter(made)))
         return calls
 
     # -- what cannot be done ---------------------------------------------------------------------
@@ -240,6 +239,12 @@ class Merging:
     def _refuse(self, reason: str) -> None:
         self._refused = True
         self._hooks.note(f"Micro-batches are computed one by one: {reason}.")
+
+
+def _filled(torch: Any, call: Call, tensors: Iterator[Any]) -> Call:
+    """The call with these tensors in the places of its own."""
+    filled: Call = mapped(torch, call, lambda _: next(tensors))
+    return filled
 
 
 def _place(torch: Any, tensor: Any, held: Sequence[Any], samples: int) -> int | None:
