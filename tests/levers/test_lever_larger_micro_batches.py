@@ -236,7 +236,7 @@ def test_a_backward_pass_that_comes_too_late_ends_the_run(driver_kind) -> None:
         loop.driver.backward(outputs[0].sum())
 
 
-def test_an_error_of_the_data_set_is_raised_in_its_turn(driver_kind) -> None:
+def test_an_error_of_the_data_set_is_raised_when_its_batch_is_fetched(driver_kind) -> None:
     class Broken(Dataset[Any]):
         def __len__(self) -> int:
             return 32
@@ -250,8 +250,8 @@ def test_an_error_of_the_data_set_is_raised_in_its_turn(driver_kind) -> None:
     for loop in pair:
         with pytest.raises(ValueError, match="no such sample"):
             loop.epoch()
-    assert pair[1].done == pair[0].done == 10
-    assert pair[1].losses == pytest.approx(pair[0].losses, rel=1e-9)
+    assert (pair[0].done, pair[1].done) == (10, 8), "it is the third of a pass of four"
+    assert pair[1].losses == pytest.approx(pair[0].losses[:8], rel=1e-9)
 
 
 def test_an_evaluation_reads_its_own_batches(driver_kind) -> None:

@@ -22,25 +22,24 @@ _SHARED = -1
 
 @dataclass(slots=True)
 class _Ahead:
-    """What was fetched ahead of an iterator, and what it raised then."""
+    """What was fetched ahead of an iterator, and whether that is all."""
 
     batches: list[Any] = field(default_factory=list)
-    ending: Exception | None = None
+    exhausted: bool = False
 
     def fill(self, fetch: Fetch, wanted: int) -> None:
-        """Fetch so many batches, or up to the end or an error, which is raised in its own turn."""
-        while len(self.batches) < wanted and self.ending is None:
+        """Fetch so many batches, or up to the end."""
+        while len(self.batches) < wanted and not self.exhausted:
             try:
                 self.batches.append(fetch())
-            except Exception as error:  # whatever a data set raises
-                self.ending = error
+            except StopIteration:
+                self.exhausted = True
 
     def take(self) -> Any:
-        """The next batch."""
-        if self.batches:
-            return self.batches.pop(0)
-        assert self.ending is not None
-        raise self.ending
+        """The next batch; raises StopIteration at the end."""
+        if not self.batches:
+            raise StopIteration
+        return self.batches.pop(0)
 
 
 class Merging:
