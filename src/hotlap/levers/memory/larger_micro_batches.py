@@ -19,8 +19,8 @@ The activations of several micro-batches are in memory at once. Batches are fetc
 is raised earlier. Dropout draws other random numbers, from the same distribution. Gradients of weights are complete
 only after the last micro-batch: a script that reads them in between sees none. Batch norm computes statistics over a
 micro-batch, so a model with batch norm is not changed, nor is a model that computes its loss itself. If an update comes
-in the middle of such a pass, or the last micro-batch of a step is skipped (since its loss is NaN, for instance), the run
-ends with an error that says so, and trains nothing wrong.
+in the middle of such a pass, or the last micro-batch of a step is skipped (since its loss is NaN, for instance), the
+run ends with an error that says so, and trains nothing wrong.
 
 ## Before
     loader = DataLoader(dataset, batch_size=4)

@@ -72,7 +72,7 @@ class Merging:
     # -- the loader ------------------------------------------------------------------------------
 
     def loader_starts(self, loader: Any, start: Fetch) -> Any:
-        """Remember whose iterator it is; one that is used again begins anew."""
+        """Remember whose iterator it is; forget what was fetched ahead of one that is used again."""
         iterator = start()
         self._loaders[iterator] = loader
         self._ahead.pop(iterator, None)
