@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from train_on_ranks import Job, Result
+from two_ranks import on_ranks
 
 from hotlap.levers.api import all_levers, find
 from hotlap.levers.support.data_parallel import MEBIBYTE, buckets
@@ -45,30 +44,8 @@ JOBS = {
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Result]]:
     """What each of two ranks found in every job."""
-    rendezvous = tmp_path_factory.mktemp("ranks") / "rendezvous"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(it for it in sys.path if it)}
-    started = [
-        subprocess.Popen(
-            [sys.executable, PROGRAM, str(rank), "2", str(rendezvous)],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for rank in range(2)
-    ]
-    try:
-        for it in started:
-            assert it.stdin is not None
-            it.stdin.write(msgspec.json.encode(JOBS))
-            it.stdin.close()
-            it.stdin = None
-        found = [it.communicate(timeout=300) for it in started]
-    finally:
-        for it in started:
-            it.kill()
-    assert [it.returncode for it in started] == [0, 0], found[0][1].decode() + found[1][1].decode()
-    return [msgspec.json.decode(out, type=dict[str, Result]) for out, _ in found]
+    found = on_ranks(PROGRAM, msgspec.json.encode(JOBS), tmp_path_factory.mktemp("ranks"))
+    return [msgspec.json.decode(it, type=dict[str, Result]) for it in found]
 
 
 @pytest.mark.parametrize(("name", "baseline"), [("buckets", "plain"), ("view", "plain"), ("static", "searching")])

@@ -16,6 +16,7 @@ from hotlap.runtime.batches import tensors
 from hotlap.runtime.devices import local_part
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.whole_gradients import whole_gradients
 
 MAXIMUM_GRADIENT_ELEMENTS = 50_000_000
 _OTHER = ("betas", "eps", "momentum", "nesterov", "dampening", "amsgrad", "maximize")
@@ -115,7 +116,7 @@ class InvariantsRecorder:
         return given
 
     def _save_gradients(self, optimizer: Any) -> None:
-        """Of a parameter that processes share, the part that is here: it is the same part in every run."""
+        """Of a parameter that processes share the whole gradient: a lever may share others. All ranks gather it."""
         if self.gradients_path:
             return
         import numpy
@@ -123,14 +124,16 @@ class InvariantsRecorder:
         arrays: dict[str, Any] = {}
         left = MAXIMUM_GRADIENT_ELEMENTS
         for index, root in enumerate(self._roots.all()):
-            for name, parameter in getattr(root, "_orig_mod", root).named_parameters():
-                if parameter.grad is None or left <= 0 or parameter.grad.is_sparse:
+            for name, found in whole_gradients(self._torch, root):
+                if found.is_sparse:
                     continue
-                gradient = local_part(parameter.grad).detach().reshape(-1)
+                gradient = found.detach().reshape(-1)
                 gradient = gradient[: min(left, gradient.numel())]
                 left -= gradient.numel()
                 wide = self._torch.float64 if gradient.dtype == self._torch.float64 else self._torch.float32
                 arrays[f"gradient/{index}.{name}"] = gradient.to("cpu", wide).numpy()
+                if left <= 0:
+                    break
         if self._loss is not None:
             arrays["loss"] = self._loss
         path = self.directory / f"gradients{_of_rank(self._torch)}.npz"

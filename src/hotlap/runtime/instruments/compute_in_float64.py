@@ -23,6 +23,11 @@ def install(place: Place, asked: ComputeInFloat64) -> None:
     def fetch(iterator: Any, following: Fetch) -> Any:
         return transform(following(), widen)
 
+    def wrapped(arguments: dict[str, Any]) -> None:
+        """Its hooks on weights are lost when their type changes, and gradients would no longer be exchanged."""
+        arguments["module"].to(torch.float64)
+
+    hooks.before_data_parallel.append(wrapped)
     hooks.model_found.append(lambda root: root.to(torch.float64))
     hooks.before_forward.append(forward)
     hooks.around_fetch.append(fetch)
