@@ -210,6 +210,7 @@ from hotlap.records.script import (
     RepeatedModules,
     SampleSource,
     ScriptFacts,
+    ShardedFacts,
     SiteRole,
 )
 from hotlap.records.source_changes import (
@@ -446,6 +447,7 @@ __all__ = [
     "ScriptFacts",
     "Seen",
     "Setting",
+    "ShardedFacts",
     "ShiftSeeds",
     "ShortSide",
     "Sides",

@@ -98,7 +98,10 @@ class CheckpointFacts(Record, frozen=True, kw_only=True):
 
 
 class OptimizerFacts(Record, frozen=True, kw_only=True):
-    """One optimizer; ``fused`` and ``foreach`` as the script asked for them (None: left open)."""
+    """One optimizer; ``fused`` and ``foreach`` as the script asked for them (None: left open).
+
+    ``state_bytes`` is what it keeps for its weights (None: not observed).
+    """
 
     kind: str
     parameters: int
@@ -108,6 +111,7 @@ class OptimizerFacts(Record, frozen=True, kw_only=True):
     supports_fused: bool = False
     supports_foreach: bool = False
     from_torch: bool = True
+    state_bytes: int | None = None
     site: CallSite | None = None
 
 
@@ -198,6 +202,22 @@ class DataParallelFacts(Record, frozen=True, kw_only=True):
     site: CallSite | None = None
 
 
+class ShardedFacts(Record, frozen=True, kw_only=True):
+    """A model whose weights the script itself shares between processes.
+
+    ``units`` are the modules whose weights are gathered together. ``reshards`` says that those within the model give
+    their gathered weights up after forward (None: unknown); the other options are those of FSDP1.
+    """
+
+    api: Literal["fsdp1", "fsdp2"]
+    units: int = 1
+    processes: int = 1
+    reshards: bool | None = None
+    forward_prefetch: bool = False
+    backward_prefetch: str = ""
+    limit_all_gathers: bool = True
+
+
 class ScriptFacts(Record, frozen=True, kw_only=True):
     """What hotlap saw the script do; levers decide by it whether they apply.
 
@@ -222,6 +242,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     optimizers: tuple[OptimizerFacts, ...] = ()
     models: tuple[ModelFacts, ...] = ()
     data_parallel: tuple[DataParallelFacts, ...] = ()
+    sharded: tuple[ShardedFacts, ...] = ()
     autocast_dtype: str = ""
     grad_scaler: bool = False
     matmul_precision: str = "highest"

@@ -20,7 +20,6 @@ from hotlap.records import (
     LoaderFacts,
     ModelFacts,
     Observe,
-    OptimizerFacts,
     ScriptFacts,
 )
 from hotlap.runtime import randomness
@@ -37,7 +36,9 @@ from hotlap.runtime.gradient_clearing import ClearingWatch, UsedGradientsWatch
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.last_read import LastRead
+from hotlap.runtime.optimizer_facts import optimizer_facts
 from hotlap.runtime.outside import OutsideWatch
+from hotlap.runtime.sharded_facts import sharded_facts
 from hotlap.runtime.unit_clock import UnitClock
 
 STEPS_WITH_SITES = 3
@@ -304,9 +305,10 @@ class Observer:
             processes=self._processes,
             threads=torch.get_num_threads(),
             loaders=tuple(it.facts(torch, self._observing) for it in self._loaders.values() if it.used),
-            optimizers=tuple(_optimizer_facts(*it) for it in self._optimizers),
+            optimizers=tuple(optimizer_facts(*it) for it in self._optimizers),
             models=models,
             data_parallel=self._data_parallel.facts(),
+            sharded=sharded_facts(torch, self._roots.all()),
             autocast_dtype=self._autocast.dtype,
             grad_scaler=self._scaler,
             matmul_precision=matmul_precision(torch, device),
@@ -445,22 +447,6 @@ class _Model:
             repeated=blocks.repeated(root),
             site=next((it for it in sites.values() if it.role == "model" and it.what == kind), None),
         )
-
-
-def _optimizer_facts(optimizer: Any, site: CallSite | None, requested: dict[str, Any]) -> OptimizerFacts:
-    groups = optimizer.param_groups
-    names = optimizer.defaults
-    return OptimizerFacts(
-        kind=type(optimizer).__name__,
-        parameters=sum(it.numel() for group in groups for it in group["params"]),
-        learning_rate=float(groups[0]["lr"]) if groups and "lr" in groups[0] else 0.0,
-        fused=requested.get("fused"),
-        foreach=requested.get("foreach"),
-        supports_fused="fused" in names,
-        supports_foreach="foreach" in names,
-        from_torch=type(optimizer).__module__.startswith("torch.optim"),
-        site=site,
-    )
 
 
 def _drawing(torch: Any, dataset: Any) -> bool:

@@ -39,6 +39,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from hotlap.levers.support.independent_updates import KINDS, reason_against
 from hotlap.levers.support.situations import make_setting, without_model
 from hotlap.records import PEAK_BYTES, NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
 
@@ -51,9 +52,6 @@ proof: Proof = "exact"
 improves = (PEAK_BYTES,)
 addresses = ("close-to-limit", "allocator-retries")
 parameters: dict[str, Parameter] = {}
-
-KINDS = ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
-"""torch's optimizers whose update of a weight depends only on its own gradient."""
 
 
 def obstacle(situation: Situation) -> Skipped | None:
@@ -108,10 +106,8 @@ class _InBackward:
         kind = type(optimizer)
         if self._optimizers > 1:
             self.refuse("the script has several optimizers")
-        elif kind.__name__ not in KINDS or not kind.__module__.startswith("torch.optim"):
-            self.refuse(f"{kind.__name__} may not update each weight independently")
-        elif any(group.get("differentiable") for group in optimizer.param_groups):
-            self.refuse(f"{kind.__name__} is differentiable")
+        elif reason_against(optimizer):
+            self.refuse(reason_against(optimizer))
         elif not self._refused:
             update = functools.partial(self._update, optimizer, inspect.unwrap(kind.step))
             for weight in [it for group in optimizer.param_groups for it in group["params"]]:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
 
 MEBIBYTE = 2**20
+LEAST_SAVED = 0.01
+"""The smallest share of a process's peak that is worth a trial."""
+
 DEFAULT_BUCKET_MEBIBYTES = 25
 """``bucket_cap_mb`` where the script leaves it open; the first bucket then holds one mebibyte (torch's documentation of
 ``DistributedDataParallel``)."""
@@ -40,6 +43,26 @@ def bound_of_exchange(situation: Situation) -> float | None:
 def proof_of_order(situation: Situation) -> Proof:
     """The proof that another order of adding up gradients owes: a sum of two numbers has one order only."""
     return "exact" if all(it.processes == 2 for it in wrappers(situation)) else "rounding"
+
+
+def too_little_saved(situation: Situation, saved_bytes: int) -> Skipped | None:
+    """The obstacle of a lever that shares what every process holds, where that is hardly any of its memory.
+
+    ``saved_bytes`` is what it frees on each process at most. None where the peak is unknown.
+    """
+    facts = situation.facts
+    peak = situation.device_peak_bytes or situation.host_peak_bytes // max(1, facts.processes)
+    if not peak or saved_bytes >= LEAST_SAVED * peak:
+        return None
+    return Skipped(
+        reason=f"It could save {saved_bytes / MEBIBYTE:.1f} MiB per process at most, of {peak / MEBIBYTE:,.0f} MiB."
+    )
+
+
+def share_of_others(situation: Situation, held_bytes: int) -> int:
+    """Of bytes that every process holds: those that each no longer holds once they are shared."""
+    processes = max(1, situation.facts.processes)
+    return held_bytes - -(-held_bytes // processes)
 
 
 def buckets(gradient_bytes: int, cap_mebibytes: float | None) -> int:
