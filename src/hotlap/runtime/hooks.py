@@ -57,6 +57,8 @@ class Hooks:
     # DistributedDataParallel(...): the constructor's arguments by name, edited in place; then the wrapped model.
     before_data_parallel: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
     after_data_parallel: list[Callable[[Any], None]] = field(default_factory=list)
+    # In place of the constructor, with the same arguments: whether it made the wrapper something else.
+    instead_of_data_parallel: list[Callable[[Any, dict[str, Any]], bool]] = field(default_factory=list)
 
     # torch.compile(...), before it runs; Module.compile comes here too.
     before_compile: list[Callable[[], None]] = field(default_factory=list)
@@ -76,6 +78,8 @@ class Hooks:
     after_backward: list[Callable[[], None]] = field(default_factory=list)
     # clip_grad_norm_ and clip_grad_value_, before they run: the parameters and the limit.
     before_clip: list[Callable[[Any, float], None]] = field(default_factory=list)
+    # What they return: may replace it.
+    after_clip: list[Callable[[Any], Any]] = field(default_factory=list)
 
     # optimizer.step(): wraps the whole call, closure included; may leave it out (a scaler that skips).
     around_step: list[Callable[[Any, Fetch], Any]] = field(default_factory=list)

@@ -220,7 +220,8 @@ class Interception:
                 return
             for edit in hooks.before_data_parallel:
                 edit(arguments)
-            construct(wrapper, **arguments)
+            if not any(make(wrapper, arguments) for make in hooks.instead_of_data_parallel):
+                construct(wrapper, **arguments)
             for tell in hooks.after_data_parallel:
                 tell(wrapper)
 
@@ -330,14 +331,17 @@ class Interception:
 def _clipping(clip: Function, limit_name: str, hooks: Hooks, is_compiling: Callable[[], bool]) -> Function:
     @functools.wraps(clip)
     def clipping(parameters: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or not hooks.before_clip:
+        if is_compiling() or not (hooks.before_clip or hooks.after_clip):
             return clip(parameters, *args, **kwargs)
         if not hasattr(parameters, "shape") and not isinstance(parameters, (list, tuple)):
             parameters = list(parameters)  # a generator can be walked through only once
         limit = args[0] if args else kwargs.get(limit_name, 0.0)
         for tell in hooks.before_clip:
             tell(parameters, float(limit))
-        return clip(parameters, *args, **kwargs)
+        result = clip(parameters, *args, **kwargs)
+        for replace in hooks.after_clip:
+            result = replace(result)
+        return result
 
     return clipping
 
