@@ -46,6 +46,7 @@ EXPECTED = {
     "eight-bit-optimizer",
     "evaluation-without-graph",
     "expandable-segments",
+    "fully-sharded",
     "fused-optimizer",
     "garbage-collection",
     "gradient-bucket-view",
@@ -60,7 +61,10 @@ EXPECTED = {
     "no-sync",
     "optimizer-in-backward",
     "pinned-threads",
+    "reshard-after-forward",
     "sdpa-attention",
+    "sharded-optimizer",
+    "sharded-prefetch",
     "static-graph",
     "zero-grad-to-none",
 }
