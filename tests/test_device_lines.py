@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dis
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from types import CodeType
 
 import pytest
 from bench.device_lines import report
-from bench.device_lines.branches import device_lines
-from bench.device_lines.hardware import ran_on_hardware
+from bench.device_lines.branches import SOURCES, device_lines, lines_elsewhere
+from bench.device_lines.hardware import found_on_simulated, ran_on_hardware
+from bench.device_lines.listener import Listener
 from bench.device_lines.parts import CEILINGS, Part, Ran, parts
 from bench.device_lines.pieces import Pieces, files_of_tests
+from bench.device_lines.runs import RUNS, files_of
+from simulated.environment import SITE
+from simulated.lines import with_probes
 
 TABLE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks" / "device-lines.json"
 
@@ -38,6 +47,80 @@ def found(folder: Path, source: str) -> set[int]:
 )
 def test_lines_that_run_only_with_an_accelerator(tmp_path: Path, source: str, expected: set[int]) -> None:
     assert found(tmp_path, source) == expected
+
+
+@pytest.mark.parametrize(("names", "expected"), [(("f",), {2}), (("A",), {6, 7}), (("A.g",), {7}), (("",), {2, 6, 7})])
+def test_functions_and_classes_can_be_named(tmp_path: Path, names: tuple[str, ...], expected: set[int]) -> None:
+    """A class counts with its methods: its own statements run when it is imported."""
+    source = "def f():\n    a()\nclass A:\n    b = 1\n    def h(self):\n        b()\n    def g(self): c()\n"
+    (tmp_path / "one.py").write_text(source, encoding="utf-8")
+    assert device_lines(tmp_path, named={"one.py": names})["one.py"] == expected
+
+
+def test_a_name_that_is_not_there_any_more_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("def f(): a()\n", encoding="utf-8")
+    with pytest.raises(LookupError, match=r"one.py has no g"):
+        device_lines(tmp_path, named={"one.py": ("g",)})
+
+
+@pytest.fixture(scope="module")
+def own_lines() -> dict[str, set[int]]:
+    return device_lines()
+
+
+def test_lines_of_other_makers_devices_are_counted_apart(own_lines: dict[str, set[int]]) -> None:
+    elsewhere = lines_elsewhere()
+    assert elsewhere
+    assert all(lines and not lines & own_lines[file] for (file, _), lines in elsewhere.items())
+
+
+def test_every_device_line_has_a_probe(own_lines: dict[str, set[int]]) -> None:
+    """One without would count as never run."""
+    for file, lines in own_lines.items():
+        code = with_probes((SOURCES / file).read_bytes(), file)
+        assert lines <= probed(code), file
+
+
+def probed(code: CodeType) -> set[int]:
+    """The lines whose probes are in the code of a module."""
+    found = set()
+    before = None
+    for it in dis.get_instructions(code):
+        if before == "__ran__" and it.opname == "LOAD_CONST":
+            found.add(it.argval)
+        before = it.argval
+    return found.union(*(probed(it) for it in code.co_consts if isinstance(it, CodeType)))
+
+
+def test_probes_change_nothing_but_tell_each_line_once(tmp_path: Path) -> None:
+    package = tmp_path / "src" / "hotlap"
+    package.mkdir(parents=True)
+    source = '"""Page."""\nfrom __future__ import annotations\n' + PROBED
+    (package / "__init__.py").write_text(source, encoding="utf-8")
+    with Listener() as listener:
+        path = os.pathsep.join([str(SITE), str(tmp_path / "src")])
+        asked = "import hotlap; print(hotlap.__doc__, hotlap.f.__doc__, [hotlap.f(it) for it in (0, 0, 5)])"
+        done = subprocess.run(
+            [sys.executable, "-c", asked],
+            env={**os.environ, **listener.variables, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stdout == "Page. Text. [1, 1, 3]\n"
+    assert listener.ran == {"__init__.py": {5, 6, 7, 8, 10}}
+
+
+PROBED = """\
+def f(value: int) -> int:
+    \"\"\"Text.\"\"\"
+    total = value
+    if not value:
+        return 1
+    elif value < 3:
+        return 2
+    return 3
+"""
 
 
 def test_what_ran_is_read_off_lines() -> None:
@@ -147,3 +230,19 @@ def test_what_ran_on_a_simulated_device_did_not_run_on_hardware(tmp_path: Path) 
     scripts = {"scripts": [{"found": ["launch-bound"], "trouble": ""}]}
     result(tmp_path, "findings-gpu.json", scripts, "Xeon, a simulated NVIDIA A100: there is no such device")
     assert ran_on_hardware(tmp_path, [Part("evidence", "MemoryWatch", {})]) == set()
+    assert found_on_simulated(tmp_path) == set()
+    result(tmp_path, "findings-simulated.json", scripts, "Xeon, a simulated NVIDIA A100: there is no such device")
+    assert found_on_simulated(tmp_path) == {("rule", "launch-bound")}
+
+
+def test_the_files_of_each_run_are_there() -> None:
+    assert all(files_of(it) for it in RUNS.values())
+    assert files_of_tests(Path(__file__).parents[1], ["tests/trial"], "DeviceFreezer|Suspender")
+
+
+def test_a_table_that_lacks_files_of_tests_says_which() -> None:
+    apart = report.Elsewhere("machine/accelerators.py", "_amd", "AMD: copied files", lines=7, ran=6)
+    text = report.markdown([], [], [apart], ["tests/gpu/test_a.py"])
+    assert "**Incomplete**" in text and "`tests/gpu/test_a.py`" in text
+    assert "| `machine/accelerators.py`, `_amd` | 7 | 6 | AMD: copied files |" in text
+    assert "Incomplete" not in report.markdown([], [])

@@ -1,12 +1,19 @@
 """Find the lines that run only with an accelerator, from the source.
 
 A *question* is an expression that names a kind of accelerator or its driver: a name, an attribute or a string with the
-word cuda, mps, xpu, hip, nvml, accelerator or device events in it. A branch is a device's if it is taken only when such
-a question is true: the body of an ``if`` (or of a conditional loop) that tests one, the ``else`` of one that is negated
-or compared with "cpu" or None, and what follows such a branch that leaves the block. So is a statement that calls a
-device (``torch.cuda.stream``, ``nvmlDeviceGetName``) and does not only test whether there is one, and the body of a
-function that takes a driver's handle. A function or class is a device's if its name is unique and
-everything that refers to it is. Branches of ``source/`` do not count: there "cuda" is a word in somebody's text.
+word cuda, mps, xpu, hip, rocm, nvml, nccl, accelerator or device events in it. These lines are a device's:
+
+- branches that are taken only when a question is true: the body of an ``if`` (or of a conditional loop) that tests one,
+  the ``else`` of one that is negated or compared with "cpu" or None, and what follows such a branch that leaves the
+  block;
+- statements that call a device (``torch.cuda.stream``, ``nvmlDeviceGetName``) and do not only test whether there is
+  one, and the bodies of functions that take a driver's handle;
+- the functions, classes and files that ``named.py`` lists: code that exists for devices and that no question guards, as
+  a stopwatch that is made of events on a stream, or the parser of a driver's answers;
+- functions and classes to which only lines of a device refer, if their name is unique.
+
+What is AMD's and Apple's is named there too. It is counted by itself: nothing here simulates these. ``source/`` and
+``traces/`` do not count: there "cuda" is a word in somebody's text, and traces of devices are read on any machine.
 """
 
 from __future__ import annotations
@@ -14,14 +21,16 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from bench.device_lines.named import DEVICE_CODE, ELSEWHERE, Definition, bodies_of, named_bodies
+
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "hotlap"
-LEFT_OUT = ("source", "demo")
+LEFT_OUT = ("source", "traces", "demo")
 
 _WORD = re.compile(
-    r"(^|_|\b|\.)(cuda|mps|xpu|hip|nvml|pynvml|accelerators?|follows_device|timed_events)(_|\b|$)"
+    r"(^|_|\b|\.)(cuda|mps|xpu|hip|rocm|nvml|pynvml|nccl|accelerators?|follows_device|timed_events)(_|\b|$)"
     r"|is_cuda|on_accelerator"
 )
 _CALLED = re.compile(r"^(torch\.|self\._|hooks\.torch\.|self\._torch\.)?_?(cuda|mps|xpu)\.|nvmlDevice")
@@ -29,21 +38,50 @@ _QUESTIONS = re.compile(r"is_(available|initialized|built|compiled|current_strea
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _NEGATIVE = ("cpu", "", None)
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Named = Mapping[str, tuple[str, ...]]
 
 
-def device_lines(sources: Path = SOURCES) -> dict[str, set[int]]:
-    """The lines of every file that has any, by the file's path below ``sources``."""
-    trees = {
-        path.relative_to(sources).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+def device_lines(sources: Path = SOURCES, named: Named = DEVICE_CODE) -> dict[str, set[int]]:
+    """The lines of every file that has any, by the file's path below ``sources``; without those of
+    :func:`lines_elsewhere`."""
+    trees = _trees(sources)
+    found = {name: {line for it in _branches(tree) for line in lines_of(it)} for name, tree in trees.items()}
+    for name, tree in trees.items():
+        found[name] |= set(_calling(tree))
+    for name, names in named.items():
+        if name in trees:
+            found[name] |= {line for body in named_bodies(trees[name], names, name) for line in lines_of(body)}
+    _add_what_only_they_use(trees, found)
+    for (name, _), lines in lines_elsewhere(sources).items():
+        found[name] -= lines
+    return {name: lines for name, lines in found.items() if lines}
+
+
+def lines_elsewhere(sources: Path = SOURCES) -> dict[tuple[str, str], set[int]]:
+    """By file and function, the lines for devices that cannot be simulated here."""
+    trees = {file: _tree(sources / file) for file in ELSEWHERE if (sources / file).exists()}
+    return {
+        (file, name): {line for body in named_bodies(tree, (name,), file) for line in lines_of(body)}
+        for file, tree in trees.items()
+        for name in ELSEWHERE[file]
+    }
+
+
+def _trees(sources: Path) -> dict[str, ast.Module]:
+    return {
+        path.relative_to(sources).as_posix(): _tree(path)
         for path in sorted(sources.rglob("*.py"))
         if path.relative_to(sources).parts[0] not in LEFT_OUT
     }
-    blocks = {name: list(_branches(tree)) for name, tree in trees.items()}
-    found = {name: {line for it in of_file for line in _lines(it)} for name, of_file in blocks.items()}
-    for name, tree in trees.items():
-        found[name] |= set(_calling(tree))
-    definitions = [(name, it) for name, tree in trees.items() for it in ast.walk(tree) if isinstance(it, Function)]
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _add_what_only_they_use(trees: dict[str, ast.Module], found: dict[str, set[int]]) -> None:
+    """Add functions and classes to which only lines that were found refer, until there are no more."""
+    definitions = [(name, it) for name, tree in trees.items() for it in ast.walk(tree) if isinstance(it, Definition)]
     unique = Counter(it.name for _, it in definitions)
     candidates = [(name, it) for name, it in definitions if unique[it.name] == 1 and not it.name.startswith("__")]
     references = _references(trees)
@@ -54,10 +92,9 @@ def device_lines(sources: Path = SOURCES) -> dict[str, set[int]]:
             own = range(it.lineno, (it.end_lineno or it.lineno) + 1)
             others = [at for at in references.get(it.name, ()) if at[0] != name or at[1] not in own]
             if others and all(line in found[file] for file, line in others):
-                found[name] |= _lines(it.body)
+                found[name] |= {line for body in bodies_of(it) for line in lines_of(body)}
                 candidates.remove((name, it))
                 grown = True
-    return {name: lines for name, lines in found.items() if lines}
 
 
 def _references(trees: dict[str, ast.Module]) -> dict[str, list[tuple[str, int]]]:
@@ -88,11 +125,25 @@ def _calling(tree: ast.AST) -> Iterator[int]:
     """Statements that call a device, and functions that take a handle."""
     for it in ast.walk(tree):
         if isinstance(it, ast.FunctionDef) and any(one.arg == "handle" for one in it.args.args):
-            yield from _lines(it.body)
-        if isinstance(it, ast.Call):
-            called = ast.unparse(it.func)
-            if _CALLED.search(called) and not _QUESTIONS.search(called):
-                yield it.lineno
+            yield from lines_of(it.body)
+        if isinstance(it, ast.stmt) and any(_calls_device(one) for one in expressions_of(it)):
+            yield it.lineno
+
+
+def expressions_of(statement: ast.AST) -> Iterator[ast.expr]:
+    """Those that a statement evaluates itself, without those of the statements within it."""
+    for it in ast.iter_child_nodes(statement):
+        if isinstance(it, ast.expr):
+            yield it
+        if not isinstance(it, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from expressions_of(it)
+
+
+def _calls_device(expression: ast.expr) -> bool:
+    if not isinstance(expression, ast.Call):
+        return False
+    called = ast.unparse(expression.func)
+    return _CALLED.search(called) is not None and _QUESTIONS.search(called) is None
 
 
 def _after_leaving(block: list[ast.stmt]) -> Iterator[Sequence[ast.stmt]]:
@@ -134,7 +185,7 @@ def _asks(expression: ast.expr) -> bool:
     return False
 
 
-def _lines(block: Sequence[ast.stmt]) -> set[int]:
+def lines_of(block: Sequence[ast.stmt]) -> set[int]:
     """The lines on which something of these statements runs: where each statement begins, without docstrings."""
     statements = (it for statement in block for it in ast.walk(statement) if isinstance(it, ast.stmt))
     return {it.lineno for it in statements if not _is_silent(it)}

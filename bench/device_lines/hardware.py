@@ -1,4 +1,5 @@
-"""What ran on real hardware, from the results of ``bench.gpu`` and ``bench.findings --device``."""
+"""What ran on real hardware, from the results of ``bench.gpu`` and ``bench.findings --device``, and which rules found
+something on the simulated device, from those of the latter."""
 
 from __future__ import annotations
 
@@ -25,10 +26,17 @@ def ran_on_hardware(results: Path, parts: list[Part]) -> set[tuple[str, str]]:
     return found
 
 
-def _documents(results: Path, pattern: str) -> Iterator[Any]:
+def found_on_simulated(results: Path) -> set[tuple[str, str]]:
+    """The rules that fired on the simulated device for causes that were planted: ``make device-findings``."""
+    documents = _documents(results, "findings-simulated*.json", simulated=True)
+    scripts = [it for data in documents for it in data["scripts"] if not it["trouble"]]
+    return {("rule", rule) for it in scripts for rule in it["found"]}
+
+
+def _documents(results: Path, pattern: str, *, simulated: bool = False) -> Iterator[Any]:
     for path in sorted(results.glob(pattern)):
         document = json.loads(path.read_text(encoding="utf-8"))
-        if _SIMULATED not in document["machine"]:
+        if (_SIMULATED in document["machine"]) == simulated:
             yield document["data"]
 
 

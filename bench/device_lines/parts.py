@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.device_lines.branches import SOURCES
+from bench.device_lines.branches import SOURCES, expressions_of
 from hotlap.records import Ceilings
 
 Ran = Mapping[str, Set[int]]
@@ -78,7 +78,10 @@ def _phases(sources: Path) -> Iterator[Part]:
     for phase in _phase_names(stopwatch):
         uses = {
             _name(path, sources): frozenset(
-                it.lineno for it in ast.walk(_tree(path)) if isinstance(it, ast.Name) and it.id == phase
+                it.lineno
+                for it in ast.walk(_tree(path))
+                if isinstance(it, ast.stmt)
+                and any(isinstance(one, ast.Name) and one.id == phase for one in expressions_of(it))
             )
             for path in users
         }

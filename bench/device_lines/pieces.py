@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -25,10 +26,11 @@ Trace = Callable[[str], tuple[bool, Ran]]
 """Run one file of tests: whether it passed, and the lines."""
 
 
-def files_of_tests(root: Path, folders: Sequence[str]) -> list[str]:
-    """The files of tests below these folders, by their path below ``root``."""
+def files_of_tests(root: Path, folders: Sequence[str], mention: str = "") -> list[str]:
+    """The files of tests below these folders, by their path below ``root``; only those with a match of ``mention``."""
     found = (it for folder in folders for it in sorted((root / folder).rglob("test_*.py")))
-    return [it.relative_to(root).as_posix() for it in found]
+    wanted = (it for it in found if re.search(mention, it.read_text(encoding="utf-8")))
+    return [it.relative_to(root).as_posix() for it in wanted]
 
 
 class Pieces:

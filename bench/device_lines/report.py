@@ -46,6 +46,16 @@ class File(msgspec.Struct, frozen=True):
         return sorted(set(self.lines) - set(self.simulated) - set(self.cpu))
 
 
+class Elsewhere(msgspec.Struct, frozen=True):
+    """A function for devices that cannot be simulated here, why, and how many of its lines ran with stand-ins."""
+
+    file: str
+    name: str
+    reason: str
+    lines: int
+    ran: int
+
+
 def share(files: Sequence[File], *, simulated_alone: bool = False) -> float:
     """The part of all lines that ran: on the simulated device, or with stand-ins on the CPU as well."""
     ran = sum(len(it.simulated) if simulated_alone else len(it.lines) - len(it.missed) for it in files)
@@ -58,16 +68,35 @@ def missing(files: Sequence[File]) -> str:
     return "".join(f"{len(it.missed):5} {it.name}: {ranges(it.missed)}\n" for it in found)
 
 
-def markdown(rows: Sequence[Row], files: Sequence[File]) -> str:
-    """All of it."""
-    return "\n".join([*_parts(rows), "", *_lines(files)])
+def markdown(
+    rows: Sequence[Row], files: Sequence[File], elsewhere: Sequence[Elsewhere] = (), untold: Sequence[str] = ()
+) -> str:
+    """All of it; ``untold`` are the files of tests whose lines do not count, which makes the table incomplete."""
+    return "\n".join([*_untold(untold), *_parts(rows), "", *_lines(files), "", *_elsewhere(elsewhere)])
+
+
+def _untold(files: Sequence[str]) -> Iterator[str]:
+    if files:
+        yield f"**Incomplete**: {len(files)} files of tests failed or were not traced, and their lines do not count:"
+        yield f"{', '.join(f'`{it}`' for it in files)}."
+        yield ""
+
+
+def _elsewhere(functions: Sequence[Elsewhere]) -> Iterator[str]:
+    if functions:
+        yield "## Lines for devices that cannot be simulated here"
+        yield ""
+        yield "They do not count above. With stand-ins ran:"
+        yield from ("", "| function | lines | ran | stand-in |", "|---|---|---|---|")
+        for it in functions:
+            yield f"| `{it.file}`, `{it.name}` | {it.lines} | {it.ran} | {it.reason} |"
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[str]:
-    yield "From what tests really ran, process by process and line by line. On the CPU run the tests of the rooms,"
-    yield "many with profiles and devices that imitate real ones; the simulated device, that of `tests/simulated`,"
-    yield "proves logic and no speed. What ran on real hardware is taken from the results of `make bench-gpu` and"
-    yield "`make bench-gpu-findings`."
+    yield "From what tests ran, process by process and line by line. The tests of the rooms run on the CPU, many with"
+    yield "profiles and stand-ins of devices. The simulated device, that of `tests/simulated`, proves logic and no"
+    yield "speed; a rule also counts there if `make device-findings` has found with it. What ran on real hardware is"
+    yield "taken from the results of `make bench-gpu` and `make bench-gpu-findings`."
     if not any(it.hardware for it in rows):
         yield "**There is no such result yet: nothing ever ran on real hardware**, and no figure is from one."
     for kind, heading in _HEADINGS.items():

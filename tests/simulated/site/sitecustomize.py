@@ -1,5 +1,5 @@
-"""Give a process, and those that it starts, a simulated device where ``SIMULATED_DEVICE`` names one, and writes down
-which lines it ran where ``TRACED_LINES`` names a folder."""
+"""Give a process, and those that it starts, a simulated device where ``SIMULATED_DEVICE`` names one, and tell which
+lines it ran where ``TRACED_LINES`` names a receiver."""
 
 import os
 import sys
