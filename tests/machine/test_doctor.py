@@ -36,6 +36,8 @@ HEALTHY = Machine(
 )
 WITHOUT_DEVICE = msgspec.structs.replace(HEALTHY, accelerators=(), library_versions=(("torch", "2.13.0+cpu"),))
 
+ON_DEVICE = Ceilings(matmul_flops_per_second=(("cuda:float32", 6.0e13),))
+
 
 def on(machine: Machine, **changed: Any) -> Machine:
     return msgspec.structs.replace(machine, **changed)
@@ -103,6 +105,8 @@ def test_each_fault_is_found_alone(machine: Machine, level: str, text: str) -> N
         on_device(driver="590.1"),
         on(HEALTHY, library_versions=()),
         on(HEALTHY, library_versions=(("torch", "3.0"), ("cuda", "99.0"))),
+        # A distribution's build does not name CUDA, and computes on the device all the same.
+        on(HEALTHY, library_versions=(("torch", "2.13.0"),), ceilings=ON_DEVICE),
     ],
 )
 def test_what_is_fine_or_unknown_is_not_mentioned(machine: Machine) -> None:

@@ -72,3 +72,4 @@ def test_a_read_in_every_step_and_slow_launches_are_found(device: Any, tmp_path:
     assert study["baseline"]["facts"]["device"] == "cuda"
     rates = dict(study["machine"]["ceilings"]["matmul_flops_per_second"])
     assert {"cuda:float32", "cuda:bfloat16", "cuda:tf32", "cpu:float32"} <= set(rates)
+    assert not any("built without support" in it for it in study["machine"]["warnings"])

@@ -148,8 +148,10 @@ def _no_bfloat16(machine: Machine) -> Iterator[Advice]:
 
 
 def _torch_build(machine: Machine) -> Iterator[Advice]:
+    """Judge by what torch's build states, unless it has already computed on a device (torch calls AMD's "cuda" too)."""
     versions = dict(machine.library_versions)
-    if "torch" not in versions:
+    has_computed = any(key.startswith("cuda:") for key, _ in machine.ceilings.matmul_flops_per_second)
+    if "torch" not in versions or has_computed:
         return
     for kind, key in (("cuda", "cuda"), ("rocm", "hip")):
         present = [it for it in machine.accelerators if it.kind == kind]
