@@ -39,7 +39,7 @@ def page(material: Material) -> Section[PageBlock]:
 def _blocks(study: Study) -> Iterator[Block]:
     if study.ceilings:
         yield Table(("ceiling", ">per sample", ">at most", "what it means"), tuple(_rows(study)), title)
-    if study.model_flop_utilisation is not None:
+    if study.model_flop_utilisation is not None and study.model_flop_utilisation <= 1:  # more would be an error
         share = text.share(study.model_flop_utilisation)
         yield Note(f"Model FLOP utilisation: {share} of the matmul rate measured on this machine.")
 
