@@ -156,7 +156,7 @@ def test_sockets_of_other_programs_answer(shell: Shell, tmp_path: Path) -> None:
 def test_caches_are_shared_and_new_ones_stay_with_the_study(shell: Shell, tmp_path: Path) -> None:
     old, new = tmp_path / "old-cache", tmp_path / "new-cache"
     old.mkdir()
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(old), "TRITON_CACHE_DIR": str(new)}
+    environment = {**os.environ, "TORCH_EXTENSIONS_DIR": str(old), "TRITON_CACHE_DIR": str(new)}
     shell(f"echo a > {old}/kernel; echo b > {new}/kernel", environment=environment)
     assert (old / "kernel").read_text() == "a\n"
     assert not new.exists()

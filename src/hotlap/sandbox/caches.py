@@ -1,5 +1,8 @@
 """Folders in which libraries keep what they can make or fetch again: shared with the user's own runs, so that a model
-or a data set is not downloaded again for each launch."""
+or a data set is not downloaded again for each launch.
+
+Inductor's is not one of them: it also keeps which kernels were fastest, as measured while other arms were starting.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _VARIABLES: Mapping[str, tuple[str, ...]] = {
     "HF_HUB_CACHE": (), "HF_XET_CACHE": (), "HF_DATASETS_CACHE": (), "HF_ASSETS_CACHE": (), "HF_MODULES_CACHE": (),
     "HUGGINGFACE_HUB_CACHE": (), "TRANSFORMERS_CACHE": (),
     "TORCH_HOME": ("hub",),
-    "TORCHINDUCTOR_CACHE_DIR": (), "TRITON_CACHE_DIR": (), "TORCH_EXTENSIONS_DIR": (), "CUDA_CACHE_PATH": (),
+    "TRITON_CACHE_DIR": (), "TORCH_EXTENSIONS_DIR": (), "CUDA_CACHE_PATH": (),
     "NUMBA_CACHE_DIR": (), "MPLCONFIGDIR": (), "KAGGLEHUB_CACHE": (), "PYTHONPYCACHEPREFIX": (),
 }  # fmt: skip
 _IN_HOME = (".cache", ".triton", ".nv", ".keras")

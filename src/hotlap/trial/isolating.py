@@ -36,6 +36,11 @@ _KERNELS_FOLDERS = ("/dev", "/proc", "/sys")
 # NVIDIA's Multi-Process Service: where it listens, and the variable that moves that (its documentation, "Environment
 # variables"). A layer over its pipes would cut them off from the service.
 _SERVICE_VARIABLE, _SERVICE_FOLDER = "CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"
+_INDUCTORS_CACHE = "TORCHINDUCTOR_CACHE_DIR"
+"""Inductor stores there which kernels it measured to be fastest. Each launch has its own: what one arm measures while
+others start must neither stay with the user nor reach the next arm. Without the variable, Inductor uses the temporary
+directory, of which a launch has its own layer or folder anyway."""
+
 _NETWORK_GAP = "The script's network requests are sent, except those of trackers, which are silenced."
 PROPERTIES_GAP = (
     "Programs that the script starts, and native code, may change the modes, owners, times and extended attributes of"
@@ -177,6 +182,9 @@ class Isolator:
         if mode != "namespaces":  # a temporary directory of the run's own, since the usual one has other users' files
             _make(folder / "tmp")
             found["TMPDIR"] = str(folder / "tmp")
+        if {**os.environ, **self._environment}.get(_INDUCTORS_CACHE):
+            _make(folder / "inductor")
+            found[_INDUCTORS_CACHE] = str(folder / "inductor")
         return found
 
     def _order(self, way: _Way, command: Sequence[str], directory: str, run_directory: Path, folder: Path) -> Order:
