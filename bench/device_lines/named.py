@@ -51,6 +51,7 @@ DEVICE_CODE: dict[str, tuple[str, ...]] = {
     "trial/load.py": ("Device", "_sum", "_handles", "_count", "_handle"),
     "trial/local.py": ("_waiting",),
     "trial/suspension.py": EVERYTHING,
+    "trial/teardown.py": EVERYTHING,
     "trial/turns.py": ("is_cramped",),
     # Findings about a device.
     "diagnose/memory_use.py": ("device_memory",),

@@ -67,6 +67,17 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:  # type: ignore[mi
     load._library_present.cache_clear()
 
 
+def test_used_memory_is_that_of_all_devices(nvml: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", lambda handle: SimpleNamespace(used=3 << 20))
+    assert Device("").used_bytes() == 6 << 20
+
+    def fails(handle: str) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", fails)
+    assert Device("").used_bytes() is None
+
+
 def watched(device: Device) -> Block:
     watch = BlockWatch([], device)
     watch.look()

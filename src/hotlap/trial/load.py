@@ -57,6 +57,14 @@ class Device:
         except pynvml.NVMLError:
             return 0
 
+    def used_bytes(self) -> int | None:
+        """Memory of all these devices that is in use now, by whomever."""
+        try:
+            found = [int(pynvml.nvmlDeviceGetMemoryInfo(it).used) for it in self._handles]
+        except pynvml.NVMLError:
+            return None
+        return sum(found) if found else None
+
     def energy_joules(self, devices: int) -> float | None:
         """Joules that the first few devices have counted since their driver was loaded."""
         return _sum(pynvml.nvmlDeviceGetTotalEnergyConsumption, self._handles[:devices])

@@ -36,12 +36,14 @@ from hotlap.trial.executor import OneSlot
 from hotlap.trial.freezing import DeviceFreezer, TreeFreezer
 from hotlap.trial.handshake import shake_hands
 from hotlap.trial.isolating import Isolator
+from hotlap.trial.load import device_of
 from hotlap.trial.machine import measured_machine
 from hotlap.trial.one_launch import shared_assignment, switch_turns
 from hotlap.trial.others import wait_for_quiet
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.snapshot import changed, snapshot
 from hotlap.trial.suspension import Suspender
+from hotlap.trial.teardown import Teardown
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _DEFAULT_ISOLATION = Isolation()
@@ -71,6 +73,7 @@ class LocalExecutor(OneSlot):
         self._isolator = Isolator(isolation, self._directory, self._environment)
         self._greeted: set[str] = set()
         self._engines = ""
+        self._teardown = Teardown(device_of(self._environment))
 
     def machine(self) -> Machine:
         """Facts about this machine and the rates it reaches, measured once. A rate that could not be measured is
@@ -109,7 +112,7 @@ class LocalExecutor(OneSlot):
     def _launch(self, request: LaunchRequest) -> Run:
         wait_for_quiet(request.patience_seconds)
         began = time.perf_counter()
-        with self._child(request.assignment) as child:
+        with self._child_alone(request.assignment) as child:
             if request.assignment.instrument(SweepLoader) is not None:
                 limit = min(_sweep_limit_seconds(request.assignment), request.most_seconds or math.inf)
                 child.wait_over(limit, "loader sweep")
@@ -124,6 +127,7 @@ class LocalExecutor(OneSlot):
             return super().launch_together(requests)
         began = time.perf_counter()
         runs: list[Run] = []
+        self._teardown.wait()
         with ExitStack() as stack:
             children = [stack.enter_context(self._child(_waiting(it.assignment))) for it in requests]
             turns.start_together(children)
@@ -146,7 +150,7 @@ class LocalExecutor(OneSlot):
         wait_for_quiet(request.patience_seconds)
         began = time.perf_counter()
         if request.one_launch:
-            with self._child(shared_assignment(request)) as child:
+            with self._child_alone(shared_assignment(request)) as child:
                 runs, rounds = switch_turns(child, request)
             return Replicate(runs=runs, rounds=rounds, wall_seconds=time.perf_counter() - began)
         suspender = Suspender.found() if request.suspended else None
@@ -156,7 +160,7 @@ class LocalExecutor(OneSlot):
             crowded = any(may_lack_room(run.ending) for run in runs) or turns.is_cramped(runs, request)
             interleaved = len(runs) < 2 or (suspended and not crowded)
         if not interleaved:
-            runs, rounds = turns.alternate(self._child, request)
+            runs, rounds = turns.alternate(self._child_alone, request)
         return Replicate(runs=runs, rounds=rounds, interleaved=interleaved, wall_seconds=time.perf_counter() - began)
 
     def _interleave(
@@ -166,6 +170,7 @@ class LocalExecutor(OneSlot):
         side_by_side = len(request.arms) > 1 and suspender is None
         arms = [msgspec.structs.replace(it, waits_on_device=side_by_side) for it in request.arms]
         children: list[Child] = []
+        self._teardown.wait()
         with ExitStack() as stack:
             for assignment in arms:
                 children.append(stack.enter_context(self._child(assignment, suspender)))
@@ -173,6 +178,10 @@ class LocalExecutor(OneSlot):
                     children[-1].freeze()
             runs, rounds = turns.take_turns(children, request)
         return runs, rounds, not any(it.not_suspended for it in children)
+
+    def _child_alone(self, assignment: Assignment) -> Child:
+        self._teardown.wait()
+        return self._child(assignment)
 
     def _child(self, assignment: Assignment, suspender: Suspender | None = None) -> Child:
         command.check(assignment.workload)

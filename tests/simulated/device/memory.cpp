@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "slots.h"
 #include "timeline.h"
@@ -45,9 +46,20 @@ class Neighbours {
 
   Bytes taken(int device) {
     Bytes sum = 0;
-    for (int it = 0; slots_ != nullptr && it < kSlots; it++)
+    for (int it = 0; slots_ != nullptr && it < kSlots; it++) {
+      notice_end(slots_[it]);
       if (slots_[it].process != getpid() && is_taken(slots_[it])) sum += slots_[it].bytes[device];
+    }
     return sum;
+  }
+
+  // Whether another process has launched anything since this one last did.
+  bool have_worked() {
+    int64_t launches = 0;
+    for (int it = 0; slots_ != nullptr && it < kSlots; it++)
+      if (slots_[it].process != getpid()) launches += slots_[it].launches;
+    if (Slot* mine = own()) mine->launches++;
+    return std::exchange(their_launches_, launches) != launches;
   }
 
   void publish(int device, Bytes bytes) {
@@ -63,6 +75,8 @@ class Neighbours {
       if (is_taken(slots_[it])) continue;
       if (__sync_bool_compare_and_swap(&slots_[it].process, before, static_cast<int64_t>(getpid()))) {
         std::fill(std::begin(slots_[it].bytes), std::end(slots_[it].bytes), 0);
+        slots_[it].launches = slots_[it].noticed = 0;
+        slots_[it].teardown_nanoseconds = static_cast<int64_t>(1e9 * profile.teardown_seconds);
         return &slots_[it];
       }
     }
@@ -70,6 +84,7 @@ class Neighbours {
   }
 
   Slot* slots_ = nullptr;
+  int64_t their_launches_ = 0;
 };
 
 Neighbours neighbours;
@@ -410,5 +425,7 @@ std::vector<SegmentSnapshot> memory_snapshot() {
 }
 
 void share_devices(const std::string& path) { neighbours.open(path); }
+
+double contention() { return profile.contention > 1 && neighbours.have_worked() ? profile.contention : 1; }
 
 }  // namespace simulated

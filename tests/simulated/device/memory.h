@@ -44,4 +44,7 @@ std::vector<SegmentSnapshot> memory_snapshot();
 // The file by which processes know of each other; without one each has the devices for itself.
 void share_devices(const std::string& path);
 
+// How many times as long work takes that is launched now, where the profile has a contention.
+double contention();
+
 }  // namespace simulated

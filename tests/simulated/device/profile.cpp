@@ -33,6 +33,8 @@ double* Profile::field(const std::string& name) {
       {"atomic_noise", &atomic_noise},
       {"handle_bytes", &handle_bytes},
       {"exclusive", &exclusive},
+      {"teardown_seconds", &teardown_seconds},
+      {"contention", &contention},
   };
   const auto found = fields.find(name);
   return found == fields.end() ? nullptr : found->second;

@@ -52,6 +52,8 @@ struct Profile {
   double atomic_noise = 0;  // relative, of kernels that add in no fixed order
   double handle_bytes = 0;  // what the first product needs besides, for the library that computes it
   double exclusive = 0;     // 1 where a device takes one process at a time
+  double teardown_seconds = 0;  // of real time, for which the memory of a process that has ended stays taken
+  double contention = 1;    // how many times as long work takes while another process works too
 
   double* field(const std::string& name);  // null for a name that is none of these
 };

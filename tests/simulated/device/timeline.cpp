@@ -1,5 +1,7 @@
 #include "timeline.h"
 
+#include "memory.h"
+
 #include <c10/util/Exception.h>
 
 #include <sys/syscall.h>
@@ -87,7 +89,7 @@ Nanoseconds launch(int device, int stream, const Work& work) {
 
   Nanoseconds& engine = on.engines[static_cast<int>(work.engine)];
   const Nanoseconds start = std::max({queue.ready, engine, now()});
-  const Nanoseconds end = start + static_cast<Nanoseconds>(work.nanoseconds);
+  const Nanoseconds end = start + static_cast<Nanoseconds>(work.nanoseconds * contention());
   queue.ready = engine = end;
   queue.queued.push_back(end);
 

@@ -58,10 +58,18 @@ int text(const std::string& name, char* into, unsigned length) {
 std::vector<Slot> users() {
   std::vector<Slot> found;
   const char* path = getenv("SIMULATED_STATE");
-  std::ifstream file(path == nullptr ? "" : path, std::ios::binary);
+  std::fstream file(path == nullptr ? "" : path, std::ios::binary | std::ios::in | std::ios::out);
   Slot slot;
-  while (found.size() < kSlots && file.read(reinterpret_cast<char*>(&slot), sizeof slot))
+  for (int it = 0; it < kSlots && file.read(reinterpret_cast<char*>(&slot), sizeof slot); it++) {
+    const int64_t noticed = slot.noticed;
+    notice_end(slot);
+    if (slot.noticed != noticed) {
+      file.seekp(it * sizeof slot);
+      file.write(reinterpret_cast<const char*>(&slot), sizeof slot);
+      file.seekg((it + 1) * sizeof slot);
+    }
     if (is_taken(slot)) found.push_back(slot);
+  }
   return found;
 }
 
