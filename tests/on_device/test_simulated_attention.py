@@ -1,11 +1,20 @@
-"""Fused attention: torch chooses among its kernels as on CUDA, and they compute what the plain one does."""
+"""Fused attention: torch chooses among its kernels as on CUDA, they compute what the plain one does, and the lever
+chooses."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from simulated.environment import SimulatedDevice
+
+from hotlap.levers.support.situations import make_setting
+from hotlap.records import Assignment, LaunchRequest, Observe, Plan, Run, Setting, Stopped, Workload
+from hotlap.trial.local import LocalExecutor
 
 pytestmark = pytest.mark.slow
 
@@ -58,3 +67,61 @@ def test_torch_chooses_a_fused_kernel_and_it_computes_what_the_plain_one_does(
     assert chosen["dropout"] == ["aten::_scaled_dot_product_attention_math"]
     assert chosen["cudnn"] == (both("cudnn") if kind == "a100" else ["aten::_scaled_dot_product_attention_math"])
     assert len(differences) == 4 and max(differences) < 1e-4
+
+
+TRAINING = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+torch.manual_seed(0)
+sizes = dict(n_layer=1, n_head=2, n_embd=32, vocab_size=50, n_positions=32)
+config = GPT2Config(**sizes, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0)
+config._attn_implementation = "sdpa"
+model = GPT2LMHeadModel(config).cuda().bfloat16().train()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+tokens = torch.randint(50, (4, 32), device="cuda")
+with torch.profiler.profile() as profile:
+    model(input_ids=tokens, use_cache=False)
+print("kernel", *sorted({it.name for it in profile.events() if it.name.startswith("aten::_scaled_dot_product_")}))
+for _ in range(100_000):
+    optimizer.zero_grad()
+    model(input_ids=tokens, labels=tokens, use_cache=False).loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture
+def launch(tmp_path: Path, device: Callable[..., SimulatedDevice]) -> Callable[..., tuple[Run, str]]:
+    """A run with these levers, and the kernel that its attention was computed by."""
+    pytest.importorskip("transformers")
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING, encoding="utf-8")
+    workload = Workload(kind="script", target=str(script), directory=str(tmp_path), python=sys.executable)
+    executor = LocalExecutor(tmp_path / "runs", environment=device().variables)
+
+    def launched(*settings: Setting) -> tuple[Run, str]:
+        assignment = Assignment(workload=workload, plan=Plan(settings=settings), instruments=(Observe(),))
+        run = executor.launch(LaunchRequest(assignment=assignment, steps=20))
+        assert isinstance(run.ending, Stopped), run.ending
+        lines = Path(run.output_path).read_text(encoding="utf-8").splitlines()
+        return run, next(it for it in lines if it.startswith("kernel")).removeprefix("kernel ")
+
+    return launched
+
+
+@pytest.mark.parametrize(
+    ("kernel", "operator"),
+    [
+        ("math", "aten::_scaled_dot_product_attention_math"),
+        ("efficient", "aten::_scaled_dot_product_efficient_attention"),
+        ("cudnn", "aten::_scaled_dot_product_cudnn_attention"),
+    ],
+)
+def test_the_lever_chooses_the_kernel_and_losses_stay_within_rounding(
+    kernel: str, operator: str, launch: Callable[..., tuple[Run, str]]
+) -> None:
+    (plain, own), (tuned, chosen) = launch(), launch(make_setting("attention-kernel", kernel=kernel))
+    assert own == "aten::_scaled_dot_product_flash_attention" and chosen == operator
+    assert [it.attention for it in plain.facts.models] == ["sdpa"]
+    assert list(tuned.steps.loss) == pytest.approx(list(plain.steps.loss), rel=0.02)
+    assert sum(tuned.steps.wall_seconds[5:]) != sum(plain.steps.wall_seconds[5:])
