@@ -102,3 +102,20 @@ def test_the_first_visible_device_is_read(nvml: SimpleNamespace, visible: str, h
 
 def test_a_missing_device_gives_no_clock(nvml: SimpleNamespace) -> None:
     assert watched(Device("7")).device_clock_mhz is None
+
+
+def test_a_driver_that_answers_nothing_gives_nothing(nvml: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in containers and on slices, which report neither clocks nor power."""
+
+    def fails(*given: object) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    for name in ("ClockInfo", "CurrentClocksThrottleReasons", "TotalEnergyConsumption", "PowerUsage"):
+        monkeypatch.setattr(pynvml, f"nvmlDeviceGet{name}", fails)
+    device = Device("")
+    assert (device.clock_mhz(), device.throttle_bits()) == (None, 0)
+    assert (device.energy_joules(1), device.power_watts(1)) == (None, None)
+    block = watched(device)
+    assert (block.device_clock_mhz, block.throttled, block.device_energy_joules) == (None, "", None)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", fails)
+    assert (Device("").clock_mhz(), Device("").throttle_bits(), Device("").used_bytes()) == (None, 0, None)
