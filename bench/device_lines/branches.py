@@ -122,9 +122,11 @@ def _branches(tree: ast.AST) -> Iterator[Sequence[ast.stmt]]:
 
 
 def _calling(tree: ast.AST) -> Iterator[int]:
-    """Statements that call a device, and functions that take a handle."""
+    """Statements that call a device, and functions that take a handle where the driver's library is imported."""
+    imported = {one.name for it in ast.walk(tree) if isinstance(it, ast.Import) for one in it.names}
     for it in ast.walk(tree):
-        if isinstance(it, ast.FunctionDef) and any(one.arg == "handle" for one in it.args.args):
+        takes_handle = isinstance(it, ast.FunctionDef) and any(one.arg == "handle" for one in it.args.args)
+        if isinstance(it, ast.FunctionDef) and takes_handle and "pynvml" in imported:
             yield from lines_of(it.body)
         if isinstance(it, ast.stmt) and any(_calls_device(one) for one in expressions_of(it)):
             yield it.lineno

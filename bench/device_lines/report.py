@@ -86,7 +86,7 @@ def _elsewhere(functions: Sequence[Elsewhere]) -> Iterator[str]:
     if functions:
         yield "## Lines for devices that cannot be simulated here"
         yield ""
-        yield "They do not count above. With stand-ins ran:"
+        yield "They do not count above. Intel's have no lines of their own. With stand-ins ran:"
         yield from ("", "| function | lines | ran | stand-in |", "|---|---|---|---|")
         for it in functions:
             yield f"| `{it.file}`, `{it.name}` | {it.lines} | {it.ran} | {it.reason} |"

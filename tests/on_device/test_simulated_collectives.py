@@ -108,3 +108,20 @@ def test_ranks_hold_the_same_weights_and_wait_for_each_other(device: Any, run: A
         assert both[0][1] == pytest.approx(both[1][1], rel=0.05)
     assert even[0][0] == uneven[0][0]
     assert uneven[0][1] == pytest.approx(even[0][1] + 50_000_000, rel=0.05)
+
+
+MEASURING = """
+import sys
+from hotlap.machine.collectives import main
+
+sys.exit(main(["--device", "cuda", "--seconds", "0.5"]))
+"""
+
+
+def test_their_latency_and_bandwidth_are_measured(device: Any, run: Any) -> None:
+    """`hotlap doctor --processes 2` on NCCL. The simulated link moves 150 GB/s after 20 microseconds."""
+    found = json.loads(run(device(count=2), MEASURING, ranks=2))
+    rates = {it["name"]: it for it in found["rates"]}
+    assert set(rates) == {"all-reduce", "all-gather", "reduce-scatter"}
+    assert all(it["backend"] == "nccl" and it["processes"] == 2 for it in rates.values())
+    assert 0.5 < found["hidden_share"] <= 1
