@@ -124,4 +124,6 @@ def test_their_latency_and_bandwidth_are_measured(device: Any, run: Any) -> None
     rates = {it["name"]: it for it in found["rates"]}
     assert set(rates) == {"all-reduce", "all-gather", "reduce-scatter"}
     assert all(it["backend"] == "nccl" and it["processes"] == 2 for it in rates.values())
-    assert 0.5 < found["hidden_share"] <= 1
+    assert 0 <= found["hidden_share"] <= 1
+    largest, seconds = rates["all-reduce"]["seconds_by_bytes"][-1]
+    assert seconds > 20e-6 + largest / 150e9
