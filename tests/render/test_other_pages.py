@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from hotlap.diagnose.api import Group
-from hotlap.records import Progress
+from hotlap.records import Outcome, Progress, Skipped
 from hotlap.render.doctor import Remark, doctor
 from hotlap.render.lever_pages import LeverPage, lever_list, lever_page
 from hotlap.render.live import LiveView, State, draw, fold, line
@@ -178,6 +178,19 @@ def test_live_view_updates_the_time_and_clears_itself() -> None:
     now = 50.0
     stream = io.StringIO()
     console = Console(file=stream, width=80, force_terminal=True, markup=False, highlight=False)
+    passed_over = Outcome(lever="no-sync", verdict=Skipped(reason="One process trains."))
+    for ending in ((), (RUNNING,)):
+        stream.seek(0)
+        stream.truncate()
+        with LiveView(console, fakes.WORKLOAD, interactive=False) as view:
+            for name in ("no-sync", "compile", "loader"):
+                outcome = msgspec.structs.replace(passed_over, lever=name)
+                view.update(Progress(stage="screening", text="", lever=name, outcome=outcome, spent_seconds=76))
+            for it in ending:
+                view.update(it)
+        lines = stream.getvalue().splitlines()
+        assert lines[0].endswith("] 3 levers not worth a trial here") and len(lines) == 1 + len(ending)
+
     with LiveView(console, fakes.WORKLOAD, interactive=True, monotonic=lambda: now) as view:
         view.update(RUNNING)
         now = 57.0

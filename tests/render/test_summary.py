@@ -225,6 +225,14 @@ def test_a_command_that_does_not_fit_is_left_out_and_the_last_one_stays() -> Non
     assert brief_lines(brief, PAPER)[-2:] == ["Next", "  hotlap report --full  # everything"]
 
 
+def test_entries_are_counted_even_if_the_first_one_fills_the_row() -> None:
+    long = Row("Warnings", ("a warning of several lines " * 20, "another", "a third"), is_list=True, most=4)
+    lines = brief_lines(Brief(top="t", tone="good", sentence="s.", rows=(long,)), PAPER)
+    assert lines[-1].strip() == "and 2 more" and len(lines) == 2 * 2 + 4
+    alone = Row("Warning", long.items[:1], is_list=True, most=4)
+    assert brief_lines(Brief(top="t", tone="good", sentence="s.", rows=(alone,)), PAPER)[-1].endswith(" ...")
+
+
 def test_colours_only_if_requested() -> None:
     coloured = shown(fakes.FINISHED, Paper(width=80, colours=True))
     assert "\x1b[1;32m3.65x faster" in coloured

@@ -85,11 +85,11 @@ def begin(trials: Trials, draft: StudyDraft, *, on_free_cores: bool = False) -> 
     With ``on_free_cores`` the script gets fewer threads if other processes do not pause. Raises :class:`ScriptError` as
     :func:`hotlap.experiment.observe.interpret` does.
     """
-    draft.report("machine", "What this machine is")
+    draft.report("machine", "Its hardware, and the rates it reaches")
     machine = trials.executor.machine()
     draft.update(machine=machine)
     draft.warn(*machine.warnings)
-    draft.report("baseline", "The unmodified script")
+    draft.report("baseline", "")
     trials.cores = machine.cores
     trials.most_waits = 1 if on_free_cores else trials.most_waits
     draft.disturbed("matmul", disturbance_of_rates(machine))

@@ -43,7 +43,7 @@ def account_memory(
 
 
 def _measure(trials: Trials, draft: StudyDraft) -> None:
-    draft.report("machine", "What this machine is")
+    draft.report("machine", "Its hardware, and the rates it reaches")
     machine = trials.executor.machine()
     draft.update(machine=machine)
     if trials.options.estimate is not None:

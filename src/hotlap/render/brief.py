@@ -252,7 +252,11 @@ def _list_lines(items: Sequence[str], width: int, limit: int, most_items: int) -
     for number, lines in enumerate(drawn):
         if number == most_items or len(shown) + len(lines) + 1 > limit:
             more = f"and {len(items) - number} more"
-            return [*shown, more] if shown else _cut(lines, width, limit)
+            if shown:
+                return [*shown, more]
+            if len(items) == 1 or limit < 2:
+                return _cut(lines, width, limit)
+            return [*_cut(lines, width, limit - 1), f"and {len(items) - 1} more"]
         shown += lines
     return shown
 

@@ -145,6 +145,7 @@ class LiveView:
         self._state = State()
         self._updated_at = monotonic()
         self._last_line = ""
+        self._passed_over = 0
         self._live: Live | None = None
         if interactive:
             self._live = Live(
@@ -168,7 +169,9 @@ class LiveView:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._live is not None:
+        if self._live is None:
+            self._printed(self._print_passed_over)
+        else:
             self._stop(self._live)
             latest = self._state.latest
             if error is None and latest is not None and latest.stage == "end":
@@ -187,21 +190,37 @@ class LiveView:
         self._state = fold(self._state, progress)
         self._updated_at = self._clock()
         if self._live is None:
-            try:
-                self._print_line()
-            except OSError as error:
-                if error.errno != errno.EIO:  # the terminal was closed: the measurements continue
-                    raise
+            self._printed(self._print_line)
+
+    def _printed(self, show: Callable[[], None]) -> None:
+        try:
+            show()
+        except OSError as error:
+            if error.errno != errno.EIO:  # the terminal was closed: the measurements continue
+                raise
 
     def _screen(self) -> RenderableType:
         return draw(self._workload, self._state, self._clock() - self._updated_at)
 
     def _print_line(self) -> None:
+        """Print the last progress; levers that were not worth a trial become one line when something else follows."""
+        latest = self._state.latest
+        if latest is not None and latest.outcome is not None and isinstance(latest.outcome.verdict, Skipped):
+            self._passed_over += 1
+            return
+        self._print_passed_over()
         said = line(self._state)
         without_time = said.partition("]")[2]
         if without_time != self._last_line:
             self._console.print(Text(said), soft_wrap=True)
             self._last_line = without_time
+
+    def _print_passed_over(self) -> None:
+        count, self._passed_over = self._passed_over, 0
+        if count and self._state.latest is not None:
+            time_spent = text.clock(self._state.latest.spent_seconds)
+            said = f"[{time_spent}] {text.count(count, 'lever')} not worth a trial here"
+            self._console.print(Text(said), soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)

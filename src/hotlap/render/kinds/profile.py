@@ -22,6 +22,15 @@ def headline(study: Study) -> Headline:
     return _answer(study, busy_is_said=True) if "while others used" in found.sentence else found
 
 
+_NOT_PROFILED = ("The script was not profiled", "No steps were profiled", "The profiled launch")
+
+
+def _why_not_profiled(study: Study) -> str:
+    """The warning that says why there is no evidence of a profiled launch; without one, only that there is none."""
+    why = (text.sentence(it) for it in study.warnings if it.startswith(_NOT_PROFILED))
+    return next(why, _NOT_PROFILED[0] + ".")
+
+
 def _answer(study: Study, *, busy_is_said: bool = False) -> Headline:
     details = [*step_words(study, busy_is_said=busy_is_said), *_run_words(study)]
     if study.status != "finished":
@@ -33,7 +42,7 @@ def _answer(study: Study, *, busy_is_said: bool = False) -> Headline:
     if others:
         details.append(f"Also {text.count(others, 'risk or hint', 'risks and hints')}; see below.")
     if not study.profiled_steps:
-        details.append("The script was not profiled, so most causes could not be checked; see the warnings.")
+        details.append(f"Most causes could not be checked. {_why_not_profiled(study)}")
     if wrong:
         return Headline("bad", f"Fix the numbers first: {text.one_line(wrong[0].title)}", tuple(details))
     if costs:
