@@ -57,7 +57,7 @@ def all_remarks(machine: Machine, remarks: Sequence[Remark]) -> list[Remark]:
     known = {text.sentence(it.text) for it in remarks}
     doubts = [Remark("warning", why) for _, why in machine.ceilings.doubts]
     load = machine.ceilings.other_load
-    if load >= _NOTABLE_LOAD:
+    if load >= _NOTABLE_LOAD and not doubts:  # which name it too
         cores = f"{load:.1f} cores"
         busy = f"Other programs kept {cores} busy while the rates were measured, which may be too low"
         doubts.append(Remark("warning", busy, "Wait until the machine is idle, and measure again"))
