@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -161,3 +164,37 @@ def test_a_file_outside_of_the_study_is_refused(name: str, tmp_path: Path) -> No
     with pytest.raises(ClusterError, match="outside"):
         unpacked(Parcel(b"{}", "/there", ((name, b"x"),)), tmp_path / "runs")
     assert not list(tmp_path.rglob("outside"))
+
+
+FIRST_ANSWERS = """\
+import sys
+import threading
+
+import msgspec
+
+from hotlap.cluster.executor import answer_of
+from hotlap.cluster.questions import NodeAnswer
+
+sys.setswitchinterval(1e-6)
+text = msgspec.json.encode(NodeAnswer())
+together = threading.Barrier(8)
+
+
+def read() -> None:
+    together.wait()
+    answer_of(text)
+
+
+threads = [threading.Thread(target=read) for _ in range(8)]
+for it in threads:
+    it.start()
+for it in threads:
+    it.join()
+"""
+
+
+def test_the_first_answers_may_arrive_together() -> None:
+    """With a decoder made on demand two of three processes ended by a segmentation fault."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    for _ in range(4):
+        subprocess.run([sys.executable, "-c", FIRST_ANSWERS], env=environment, check=True, timeout=60)

@@ -25,6 +25,9 @@ from hotlap.records import LaunchRequest, Machine, Replicate, Run, Slot, TurnReq
 _Answer = TypeVar("_Answer")
 _Read_co = TypeVar("_Read_co", covariant=True)
 
+_ANSWERS = msgspec.json.Decoder(NodeAnswer)
+"""Made before any thread begins: msgspec ends the process where two threads make the first one of a type at once."""
+
 
 class NodeLostError(Exception):
     """A node, or the job on it, ended before it answered."""
@@ -204,7 +207,7 @@ def _replicate(answer: NodeAnswer, lost: Sequence[str], node: str) -> Replicate:
 def answer_of(text: bytes) -> NodeAnswer:
     """What a node answered. Raises :class:`ClusterError` for an error there and for what is not an answer."""
     try:
-        answer = msgspec.json.decode(text, type=NodeAnswer)
+        answer = _ANSWERS.decode(text)
     except msgspec.MsgspecError as error:
         raise ClusterError(
             f"A node's answer cannot be read: {error}.", remedy="Use the same version of hotlap on all nodes."
