@@ -89,7 +89,7 @@ def begin(trials: Trials, draft: StudyDraft, *, on_free_cores: bool = False) -> 
     machine = trials.executor.machine()
     draft.update(machine=machine)
     draft.warn(*machine.warnings)
-    draft.report("baseline", "")
+    draft.report("baseline", "Its steps, losses and settings")
     trials.cores = machine.cores
     trials.most_waits = 1 if on_free_cores else trials.most_waits
     draft.disturbed("matmul", disturbance_of_rates(machine))
