@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from hotlap.levers.kernels import attention_kernel
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import ModelFacts, ScriptFacts, Situation, TopStatement
+from hotlap.records import Accelerator, Machine, ModelFacts, ScriptFacts, Situation, TopStatement
 
 MATH = make_setting("attention-kernel", kernel="math")
 
@@ -52,8 +53,17 @@ def seen(device: str = "cpu", **facts: Any) -> Situation:
 def test_it_is_tried_where_torchs_attention_is_used() -> None:
     assert attention_kernel.obstacle(seen()) is None
     assert attention_kernel.candidates(seen()) == (MATH,)
-    kernels = [dict(it.values)["kernel"] for it in attention_kernel.candidates(seen("cuda:0"))]
-    assert kernels == ["cudnn", "flash", "efficient", "math"]
+
+
+@pytest.mark.parametrize(
+    ("capability", "first"), [("9.0", ["cudnn"]), ("10.0", ["cudnn"]), ("8.0", []), ("12.0", []), ("", [])]
+)
+def test_cudnn_is_tried_where_torch_prefers_it(capability: str, first: list[str]) -> None:
+    """Elsewhere torch's order is flash, efficient, plain, cuDNN: the plain kernel would run under cuDNN's name."""
+    device = Accelerator(kind="cuda", name="A GPU", memory_bytes=1, capability=capability)
+    situation = msgspec.structs.replace(seen("cuda:0"), machine=Machine(accelerators=(device,)))
+    kernels = [dict(it.values)["kernel"] for it in attention_kernel.candidates(situation)]
+    assert kernels == [*first, "flash", "efficient", "math"]
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def launch(tmp_path: Path, device: Callable[..., SimulatedDevice]) -> Callable[.
     [
         ("math", "aten::_scaled_dot_product_attention_math"),
         ("efficient", "aten::_scaled_dot_product_efficient_attention"),
-        ("cudnn", "aten::_scaled_dot_product_cudnn_attention"),
+        ("flash", "aten::_scaled_dot_product_flash_attention"),
     ],
 )
 def test_the_lever_chooses_the_kernel_and_losses_stay_within_rounding(
@@ -124,4 +124,3 @@ def test_the_lever_chooses_the_kernel_and_losses_stay_within_rounding(
     assert own == "aten::_scaled_dot_product_flash_attention" and chosen == operator
     assert [it.attention for it in plain.facts.models] == ["sdpa"]
     assert list(tuned.steps.loss) == pytest.approx(list(plain.steps.loss), rel=0.02)
-    assert sum(tuned.steps.wall_seconds[5:]) != sum(plain.steps.wall_seconds[5:])

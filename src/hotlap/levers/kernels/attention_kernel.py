@@ -33,7 +33,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work
-from hotlap.levers.support.situations import bound_without, is_nvidia_like, make_setting, without_model
+from hotlap.levers.support.situations import accelerator, bound_without, is_nvidia_like, make_setting, without_model
 from hotlap.levers.support.switching import Switch, remembered
 from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange, TopStatement
 
@@ -47,6 +47,9 @@ addresses = ("dominant-operator",)
 
 _NAMES: Mapping[str, str] = MappingProxyType({"flash": "flash", "efficient": "mem_efficient", "cudnn": "cudnn"})
 """The fused kernels, by torch's names for their switches."""
+
+_CUDNN_FIRST = ("9.0", "10.0")
+"""Capabilities of the devices on which torch prefers cuDNN's kernel (its ``check_prefer_cudnn_attention``)."""
 
 parameters = {"kernel": Parameter(str, choices=("math", *_NAMES))}
 
@@ -69,9 +72,13 @@ def bound(situation: Situation) -> float | None:
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """On a CPU there is one fused kernel, which torch prefers itself."""
-    kernels = ("cudnn", "flash", "efficient", "math") if is_nvidia_like(situation) else ("math",)
-    return tuple(make_setting("attention-kernel", kernel=it) for it in kernels)
+    """On a CPU there is one fused kernel, which torch prefers itself. cuDNN's is tried only where torch puts it first:
+    elsewhere the plain kernel comes before it, and would be the one that is measured."""
+    if not is_nvidia_like(situation):
+        return (make_setting("attention-kernel", kernel="math"),)
+    device = accelerator(situation)
+    first = ("cudnn",) if device is not None and device.capability in _CUDNN_FIRST else ()
+    return tuple(make_setting("attention-kernel", kernel=it) for it in (*first, "flash", "efficient", "math"))
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
