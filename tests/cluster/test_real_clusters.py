@@ -130,7 +130,7 @@ def test_a_study_on_a_cluster_goes_on_after_its_driver_was_killed(
 
 
 def wait_for_replicates(study: Path, count: int) -> Path:
-    end = time.monotonic() + 400
+    end = time.monotonic() + 900
     while time.monotonic() < end:
         for journal in study.rglob("journal.jsonl"):
             if journal.read_bytes().count(b'"rounds"') >= count:
