@@ -54,15 +54,15 @@ class Trainer:
 
     def fit(self):
         total, outputs, activations = 0.0, [], []
-        state = torch.zeros(32, 16)
+        running = torch.zeros(())
         keep = lambda module, args, output: activations.append(output)  # planted: hook
         if KIND == "hook":
             self.net.layers.register_forward_hook(keep)
         for step in range(200):
             self.optimizer.zero_grad()
-            output = self.net(torch.randn(32, 16) + state)
+            output = self.net(torch.randn(32, 16))
             loss = output.square().mean()
-            loss.backward(retain_graph=KIND == "carried state")
+            loss.backward()
             self.optimizer.step()
             if KIND == "summed loss":
                 total = total + loss  # planted: summed loss
@@ -74,8 +74,8 @@ class Trainer:
                 self.meter.update(loss)
             if KIND == "cache":
                 self.masks[step] = torch.ones(64, 64)  # planted: cache
-            if KIND == "carried state":
-                state = state + 0.01 * output  # planted: carried state
+            if KIND == "running average":
+                running = 0.9 * running + 0.1 * loss  # planted: running average
             # What may be kept: numbers, the last few, and an average without its graph.
             self.meter.count += loss.item()
             self.recent.append(output.detach())
@@ -93,7 +93,7 @@ KINDS = {
     "meter": "self.meter.sum",
     "cache": "self.masks",
     "features of the model": "self.net.features",
-    "carried state": "state",
+    "running average": "running",
 }
 
 
