@@ -206,4 +206,4 @@ def test_larger_micro_batches_leave_every_step_as_it_was(tmp_path: Path) -> None
         assert changed.steps.samples == plain.steps.samples
         assert changed.steps.loss == pytest.approx(plain.steps.loss, rel=1e-4)
         sizes = Path(changed.output_path).read_text().split("samples ")
-        assert sum(it.strip() == str(together) for it in sizes) >= 60
+        assert sum(it.strip() == str(together) for it in sizes) >= 59, "after the first step"
