@@ -396,8 +396,9 @@ def text_of(found: Sequence[Progress]) -> str:
     known = [it for it in rows if it.slower is not None]
     lines = []
     if known:
-        worst = max(known, key=lambda it: it.slower.value if it.slower is not None else 0.0)
-        lines += [f"In the worst case, {worst.script}, the knee is slower by {_slower(worst)}.", ""]
+        worst = max(known, key=_ratio)
+        text = f"In the worst case, {worst.script}, the knee is slower by {_slower(worst)}."
+        lines += [text if _ratio(worst) > 1 else "No knee was slower than the fastest other size, on the mean.", ""]
     lines += [
         f"Throughput is a ratio to that of the script's own size, from up to {SWEEP_REPLICATES} replicates. *Knee "
         f"slower by* compares the knee with the fastest other size of the sweep in {CONFIRMING_REPLICATES} further "
@@ -428,6 +429,10 @@ def cells(progress: Progress) -> tuple[str, ...]:
         *(row.script, str(row.own), str(row.knee), row.bound_by, swept, str(row.rival or ""), _slower(row)),
         *(row.verdict, str(row.search_launches), str(row.sweep_launches)),
     )
+
+
+def _ratio(row: Row) -> float:
+    return row.slower.value if row.slower is not None else 0.0
 
 
 def _slower(row: Row) -> str:

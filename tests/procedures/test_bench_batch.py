@@ -172,6 +172,8 @@ def test_the_table_says_how_far_the_knee_is_from_the_fastest_with_the_interval()
     assert row[6].startswith("4.8 % (") and row[7:] == ("broken", "20", "12")
     text = text_of([progress, toy()])
     assert f"In the worst case, toy, the knee is slower by {row[6]}." in text and "2 of toy" in text
+    faster = toy(compared=tuple(-it for it in compared))
+    assert "No knee was slower than the fastest other size" in text_of([faster])
 
 
 def test_a_script_whose_size_cannot_be_changed_is_a_row_with_its_reason() -> None:
