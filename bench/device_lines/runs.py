@@ -44,7 +44,7 @@ RUNS = {
     "trials": TracedRun(
         CPU,
         tuple(f"tests/{it}" for it in ("trial", "procedures", "measure", "watch", "cli", "check")),
-        mention="cuda|CUDA|nvml|nccl|[Aa]ccelerator|uspend",
+        mention="cuda|CUDA|nvml|nccl|[Aa]ccelerator|uspend|eardown|launch_together",
     ),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from hotlap.records import Accelerator, Assignment, Crashed, Replicate, Run, Stopped, TurnRequest
+from hotlap.trial import suspension
 from hotlap.trial.local import LocalExecutor
 from hotlap.trial.suspension import Suspender, SuspensionFailedError, can_suspend
 
@@ -129,3 +131,16 @@ def test_the_driver_must_be_new_enough(folder: Path, kind: str, driver: str, abl
 def test_suspension_needs_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not can_suspend([Accelerator(kind="cuda", name="A", memory_bytes=1, driver="570.1")])
+
+
+def test_a_program_that_hangs_or_cannot_be_started_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SuspensionFailedError, match="cuda-checkpoint cannot be started: No such file"):
+        Suspender("/absent/cuda-checkpoint").restore([1])
+
+    def hangs(*words: str) -> None:
+        raise subprocess.TimeoutExpired(words, 300)
+
+    monkeypatch.setattr(suspension.subprocess, "run", lambda words, **_: hangs(*words))
+    with pytest.raises(SuspensionFailedError, match="took more than 300 s to restore it"):
+        Suspender("cuda-checkpoint").restore([1])
+    assert Suspender("cuda-checkpoint").suspend([1]) == (), "its state is unknown"

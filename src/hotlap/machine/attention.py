@@ -40,14 +40,12 @@ _ROUNDS = 3
 def measure_attention(
     device: str, clock: DeviceClock, limit_seconds: float, threads: int = 1
 ) -> tuple[AttentionRate, ...]:
-    """Time as many sizes as fit into the limit, float32 first; nothing where this torch has no fused operator.
+    """Time as many sizes as fit into the limit, float32 first.
 
     A processor is timed with one thread, and then with ``threads``, which stay set.
     """
     import torch
 
-    if not hasattr(torch.nn.functional, "scaled_dot_product_attention"):
-        return ()
     torch.empty(_KEPT_BYTES, dtype=torch.uint8)  # freed at once
     end = time.perf_counter() + limit_seconds
     found: list[AttentionRate] = []
