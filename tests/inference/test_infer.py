@@ -223,11 +223,35 @@ def test_only_what_keeps_the_p99_is_recommended(tmp_path: Path) -> None:
     kept_it = search(tmp_path, options)
     assert kept(kept_it) == ["half-weights"] and claimed(kept_it) is not None
     assert "p99 32.0 ms of 40.0 ms allowed" in markdown_report(kept_it)
+    assert kept_it.verification is not None and kept_it.verification.load is not None
     strict = for_inference("throughput", p99_seconds=0.01)
     too_slow = search(tmp_path, Options(objective=strict, only=("half-weights",)))
     assert kept(too_slow) == [] and claimed(too_slow) is None
     assert "a limit was not kept. Its p99 is 32 ms" in too_slow.status_text
     assert "No recommendation" in markdown_report(too_slow)
+
+
+def test_the_load_that_keeps_the_p99_is_reported(tmp_path: Path) -> None:
+    """Calls of 64 ms and of 32 ms may take 80 ms: the latter leave 1.5 times their own time to wait in."""
+    options = Options(objective=for_inference("throughput", p99_seconds=0.080), only=("half-weights",), rounds=16)
+    study = search(tmp_path, options)
+    assert study.verification is not None and study.verification.load is not None
+    load = study.verification.load
+    before, after = load.baseline.calls_per_second, load.candidate.calls_per_second
+    assert before is not None and after is not None and load.ratio is not None
+    assert 0 < before.value < 1 / 0.064 and before.value * 2 < after.value < 1 / 0.032
+    shown = " ".join(markdown_report(study).split())
+    assert f"Open-loop load: up to {after.value:.3g} calls per second" in shown and "not served" in shown
+    section = candidates.everywhere(Material(study=study))
+    assert section is not None and isinstance(section.body[0], Table)
+    assert ">calls/s" in section.body[0].headings
+    page = msgspec.to_builtins(study)
+    assert page["verification"]["load"]["p99_seconds"] == 0.080
+    short = search(tmp_path, msgspec.structs.replace(options, rounds=9))
+    assert "is unknown: a launch timed fewer than 100 calls" in markdown_report(short)
+    without = search(tmp_path, Options(only=("half-weights",)))
+    assert without.verification is not None and without.verification.load is None
+    assert "Open-loop" not in markdown_report(without)
 
 
 def test_too_few_calls_show_no_p99(tmp_path: Path) -> None:

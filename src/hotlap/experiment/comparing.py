@@ -6,13 +6,16 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
+import msgspec
+
 from hotlap.experiment.trials import Failure
 from hotlap.measure import levels, speed
 from hotlap.measure.disturbance import disturbances
 from hotlap.measure.latency import latency
 from hotlap.measure.metrics.api import compare_metrics
+from hotlap.measure.open_loop import compare_loads
 from hotlap.measure.tokens import generation_times
-from hotlap.records import Comparison, Plan, Replicate, Run, SpeedComparison, Stopped
+from hotlap.records import Comparison, Objective, Plan, Replicate, Run, SpeedComparison, Stopped
 
 BASELINE, REPEAT, CANDIDATE = range(3)
 
@@ -61,6 +64,15 @@ def comparison_of(
         baseline_generation=generation_times(replicates, reference_arm, confidence=found.confidence),
         candidate_generation=generation_times(replicates, candidate_arm, confidence=found.confidence),
     )
+
+
+def with_load(comparison: Comparison, replicates: Sequence[Replicate], objective: Objective) -> Comparison:
+    """The same, with the arrivals that keep the required p99, if there is one."""
+    most = objective.p99_seconds
+    if most is None:
+        return comparison
+    load = compare_loads(replicates, most, confidence=comparison.speed.confidence, arms=(BASELINE, CANDIDATE))
+    return msgspec.structs.replace(comparison, load=load)
 
 
 def compare_parts(

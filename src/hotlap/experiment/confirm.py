@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hotlap import plan as plans_of
-from hotlap.experiment.comparing import CANDIDATE, compare_replicates, comparison_of
+from hotlap.experiment.comparing import CANDIDATE, compare_replicates, comparison_of, with_load
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.trials import Failure, Trials
@@ -68,6 +68,7 @@ def confirm(
     if found.failure is not None:
         return found.failure
     comparison = _comparison(trials, reference, candidate, found.replicates)
+    comparison = with_load(comparison, found.replicates, trials.options.objective)
     return Confirmation(comparison, found.replicates, unfinished=found.unfinished)
 
 

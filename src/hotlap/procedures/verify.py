@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from hotlap import plan as plans_of
-from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_parts, compare_replicates, comparison_of
+from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_parts, compare_replicates, comparison_of, with_load
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.prove import Prover
@@ -115,7 +115,7 @@ def measure_plan(trials: Trials, draft: StudyDraft, plan: Plan, without: Sequenc
     if found.failure is not None:
         return found.failure
     last = found.replicates[-1].runs
-    whole = _compared(trials, plan, found.replicates)
+    whole = with_load(_compared(trials, plan, found.replicates), found.replicates, trials.options.objective)
     parts = {it: _part(trials, found.replicates, arms, arm) for arm, it in enumerate(without, start=CANDIDATE + 1)}
     return Verification(whole, last[BASELINE], last[CANDIDATE], found.replicates, parts)
 

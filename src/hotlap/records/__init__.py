@@ -77,6 +77,7 @@ from hotlap.records.instruments import (
 )
 from hotlap.records.latency import Latency, LatencyPercentile
 from hotlap.records.lengths import Batching, BatchOrder, LengthFacts, Padding
+from hotlap.records.load import FEWEST_LOAD_CALLS, MOST_BUSY, LoadComparison, LoadLimit, LoadObstacle
 from hotlap.records.machine import (
     Accelerator,
     AttentionRate,
@@ -247,8 +248,10 @@ __all__ = [
     "BUILT_ENGINES",
     "CONNECTION_LOST",
     "ENGINE_PACKAGES",
+    "FEWEST_LOAD_CALLS",
     "GUESSED_SAMPLES",
     "MEDIAN_CALL_SECONDS",
+    "MOST_BUSY",
     "PEAK_BYTES",
     "PHASES",
     "SECONDS_PER_SAMPLE",
@@ -357,6 +360,9 @@ __all__ = [
     "LimitJudgement",
     "LimitState",
     "Link",
+    "LoadComparison",
+    "LoadLimit",
+    "LoadObstacle",
     "LoaderArguments",
     "LoaderFacts",
     "LoaderRate",

@@ -11,6 +11,7 @@ from hotlap.records.engines import EngineReport
 from hotlap.records.estimate import Estimate
 from hotlap.records.generation import GenerationTimes
 from hotlap.records.latency import Latency
+from hotlap.records.load import LoadComparison
 from hotlap.records.machine import Machine
 from hotlap.records.phases import StepPhase
 from hotlap.records.quality import Quality
@@ -202,7 +203,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     ``extra_startup_seconds`` is how much longer the candidate's start and warm-up took than the baseline's, without
     steady steps; its interval, as that of ``baseline_seconds_per_sample``, is over replicates. None where unknown.
     ``baseline_latency`` and ``candidate_latency`` are those of the calls of an inference target, and
-    ``baseline_generation`` and ``candidate_generation`` those of the tokens of ``generate()``.
+    ``baseline_generation`` and ``candidate_generation`` those of the tokens of ``generate()``. ``load`` says how many
+    calls per second may arrive, where a p99 was required.
 
     With ``within_launch`` both sides took turns in a single launch, which switched levers: the interval of ``speed`` is
     over the rounds of that launch, and does not contain what launches differ by.
@@ -223,6 +225,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     candidate_latency: Latency | None = None
     baseline_generation: GenerationTimes | None = None
     candidate_generation: GenerationTimes | None = None
+    load: LoadComparison | None = None
 
 
 class Candidate(Record, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from hotlap.render.comparison import how_measured, ratio_words
 from hotlap.render.disturbance import next_to_headline
 from hotlap.render.kinds import search
 from hotlap.render.kinds.api import Headline
+from hotlap.render.load import load_words
 from hotlap.render.objective import gain_words
 from hotlap.render.quality import quality_details, quality_phrase, quality_tone
 from hotlap.wording import metric_words
@@ -86,6 +87,7 @@ def _costs(comparison: Comparison) -> Iterator[str]:
     if extra is not None and extra.low > 0:
         yield f"Its start and warm-up take {text.duration(extra.value)} longer."
     yield from _latencies(comparison)
+    yield from load_words(comparison)
     yield from _tokens(comparison)
 
 
@@ -95,6 +97,7 @@ def summary_rows(study: Study) -> Iterator[Row]:
     if measured is not None:
         yield Row("Tokens", tuple(_tokens(measured)), is_list=True, most=4, least=2)
         yield Row("Latency", tuple(_latencies(measured)), is_list=True, most=4, least=2)
+        yield Row("Load", load_words(measured), most=3, least=2)
 
 
 def _latencies(comparison: Comparison) -> Iterator[str]:

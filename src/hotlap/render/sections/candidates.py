@@ -10,13 +10,14 @@ from hotlap.render import text
 from hotlap.render.blocks import Block, Bullets, Note, Table
 from hotlap.render.html.charts.candidates import CANDIDATES
 from hotlap.render.html.parts import Figure, PageBlock
+from hotlap.render.load import legend_of, rate_cell
 from hotlap.render.material import Material
 from hotlap.render.quality import quality_word, score_of
 from hotlap.render.sections.api import Section
 
 order = 24
 title = "Candidates"
-_HEADINGS = ("candidate", ">speed", ">interval", ">p50", ">p99", ">memory", ">quality")
+_HEADINGS = ("candidate", ">speed", ">interval", ">p50", ">p99", ">calls/s", ">memory", ">quality")
 
 
 def everywhere(material: Material) -> Section[Block] | None:
@@ -53,13 +54,22 @@ def _legend(candidates: Sequence[Candidate]) -> str:
         if names
         else "the smallest cosine or agreement of the outputs with those of the model in float32"
     )
-    return _LEGEND.format(quality=quality)
+    load = next(filter(None, (legend_of(it.comparison) for it in candidates)), "")
+    return " ".join(filter(None, (_LEGEND.format(quality=quality), load)))
 
 
 def _unmodified(any_of: Candidate) -> tuple[str, ...]:
     found = any_of.comparison
     peak = text.size(found.baseline_peak_bytes) if found.baseline_peak_bytes else ""
-    return ("unmodified", "1x", "", *_percentiles(found.baseline_latency), peak, "1")
+    return (
+        "unmodified",
+        "1x",
+        "",
+        *_percentiles(found.baseline_latency),
+        rate_cell(found.load and found.load.baseline),
+        peak,
+        "1",
+    )
 
 
 def _row(it: Candidate, study: Study, is_on_front: bool) -> tuple[str, ...]:
@@ -70,6 +80,7 @@ def _row(it: Candidate, study: Study, is_on_front: bool) -> tuple[str, ...]:
         text.ratio(found.speed.speedup.value),
         text.interval(found.speed.speedup),
         *_percentiles(found.candidate_latency),
+        rate_cell(found.load and found.load.candidate),
         text.size(found.candidate_peak_bytes) if found.candidate_peak_bytes else "",
         _quality(found.quality),
     )
