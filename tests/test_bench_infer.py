@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.infer.__main__ import ByHand, Row, _renamed, prepare, text_of
+from bench.infer.__main__ import Bench, ByHand, Row, Searched, _renamed, prepare, text_of
 from bench.infer.engines import NAMES
 
-from hotlap.records import Estimate
+from hotlap.experiment.options import Options
+from hotlap.records import Estimate, Plan, Setting
 
 
 def by_hand(engine: str, gain: float, *, admissible: bool = True) -> ByHand:
@@ -49,6 +50,34 @@ def test_outputs_of_engines_get_the_names_of_the_model() -> None:
     found = _renamed({"0/output[0]": np.ones(2), "1/output[0]": np.full(2, 2.0)}, reference)
     assert sorted(found) == ["0/output['logits']", "1/output['logits']"]
     assert found["1/output['logits']"][0] == 2.0
+
+
+def test_what_is_finished_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches, comparisons = [], []
+
+    def search(self: Bench, options: Options) -> Searched:
+        searches.append(options.budget_seconds)
+        plan = Plan(settings=(Setting(lever="compile", values=(("mode", "default"),)),))
+        return Searched(plan=plan, level=0.99, speedup=Estimate(value=2.0, low=1.9, high=2.1), quality=1.0)
+
+    def compare(self: Bench, engine: str, plan: Plan, level: float) -> ByHand:
+        comparisons.append((engine, plan.settings[0].lever, level))
+        if engine == "openvino" and len(comparisons) == 2:
+            raise KeyboardInterrupt
+        return by_hand(engine, 0.9)
+
+    monkeypatch.setattr(Bench, "_searched", search)
+    monkeypatch.setattr(Bench, "_by_hand", compare)
+    pieces, options = tmp_path / "pieces", Options(budget_seconds=300)
+    with pytest.raises(KeyboardInterrupt):
+        Bench(tmp_path, "cnn", 1, 3, pieces).row(options, ["eager", "openvino"])
+    found = Bench(tmp_path, "cnn", 1, 3, pieces).row(options, ["eager", "openvino"])
+    assert searches == [300] and [it[0] for it in comparisons] == ["eager", "openvino", "openvino"]
+    assert (found.chosen, found.quality) == ("compile", 1.0) and [it.engine for it in found.engines] == [
+        "eager",
+        "openvino",
+    ]
+    assert Bench(tmp_path, "cnn", 8, 3, pieces).row(options, []).batch == 8 and len(searches) == 2
 
 
 @pytest.mark.slow

@@ -4,6 +4,9 @@ For each model and batch size the search runs first. Then each engine by hand ta
 fresh launches, and its outputs are compared with those of the model in float32. One is admissible if these keep the
 level; where weights were drawn at random, by cosine alone, which claims speed and no quality. The recommended form is
 missed by as much as the fastest admissible engine is faster.
+
+With ``--pieces`` each finished search and each finished comparison with an engine is stored in that folder, and the
+same command goes on after them.
 """
 
 from __future__ import annotations
@@ -16,11 +19,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from bench.pieces import piece
 from bench.report import command_line, table, write
 from hotlap.api import local_executor
 from hotlap.experiment.comparing import compare_replicates
@@ -68,6 +73,16 @@ class ByHand(msgspec.Struct, kw_only=True):
     obstacle: str = ""
 
 
+class Searched(msgspec.Struct, kw_only=True):
+    """What `hotlap infer` recommends for one model with one batch size."""
+
+    plan: Plan
+    level: float
+    speedup: Estimate | None = None
+    quality: float | None = None
+    claims_lost_quality: bool = False
+
+
 class Row(msgspec.Struct, kw_only=True):
     """One model with one batch size; ``speedup`` is that of the recommended form over the unmodified model."""
 
@@ -102,7 +117,8 @@ def main(words: list[str]) -> None:
     parser.add_argument("--batches", default=",".join(map(str, BATCHES)), help="batch sizes, with commas")
     parser.add_argument("--engines", default=",".join(NAMES), help="engines by hand, with commas")
     parser.add_argument("--only", default="", help="levers that the search may try, with commas (default: all)")
-    parser.add_argument("--budget", type=float, default=1200, help="seconds for each search (default: 1200)")
+    parser.add_argument("--budget", type=float, default=300, help="seconds for each search (default: 300)")
+    parser.add_argument("--pieces", type=Path, help="the folder of finished pieces (default: none is stored)")
     parser.add_argument("--replicates", type=int, default=REPLICATES, help=f"launches (default: {REPLICATES})")
     choices = parser.parse_args(words)
     options = Options(budget_seconds=choices.budget, only=tuple(filter(None, choices.only.split(","))))
@@ -112,7 +128,7 @@ def main(words: list[str]) -> None:
         for model, batch in (
             (model, int(it)) for model in choices.models.split(",") for it in choices.batches.split(",")
         ):
-            bench = Bench(Path(folder), model, batch, choices.replicates)
+            bench = Bench(Path(folder), model, batch, choices.replicates, choices.pieces)
             rows.append(bench.row(options, choices.engines.split(",")))
             sys.stderr.write(f"{cells(rows[-1])}\n")
     write(
@@ -140,8 +156,9 @@ def prepare(folder: Path, models: Sequence[str]) -> None:
 class Bench:
     """One model with one batch size, in a folder with the user's modules."""
 
-    def __init__(self, folder: Path, model: str, batch: int, replicates: int) -> None:
+    def __init__(self, folder: Path, model: str, batch: int, replicates: int, pieces: Path | None = None) -> None:
         self._folder = folder
+        self._pieces = pieces / f"{model}-{batch}" if pieces is not None else None
         self._model, self._batch = model, batch
         self._replicates = replicates
         # One more than a folder of the runs: the executor's study.
@@ -150,19 +167,35 @@ class Bench:
     def row(self, options: Options, engines: Sequence[str]) -> Row:
         """Search, then compare with each engine."""
         options = msgspec.structs.replace(options, accept_unverified=self._model in RANDOM)
-        study = infer(self._workload(""), options, self._executor)
-        reference = self._outputs("", Plan(), (CaptureOutputs(in_float32=True),))
-        comparison = _comparison_of_plan(study)
-        quality = comparison.quality if comparison is not None else None
+        found = piece(self._pieces, "search", Searched, partial(self._searched, options))
         return Row(
             model=self._model,
             batch=self._batch,
-            chosen=", ".join(it.lever for it in study.plan.settings) or "unmodified",
+            chosen=", ".join(it.lever for it in found.plan.settings) or "unmodified",
+            speedup=found.speedup,
+            quality=found.quality,
+            claims_lost_quality=found.claims_lost_quality,
+            engines=tuple(
+                piece(self._pieces, it, ByHand, partial(self._by_hand, it, found.plan, found.level)) for it in engines
+            ),
+        )
+
+    def _searched(self, options: Options) -> Searched:
+        study = infer(self._workload(""), options, self._executor)
+        comparison = _comparison_of_plan(study)
+        quality = comparison.quality if comparison is not None else None
+        return Searched(
+            plan=study.plan,
+            level=options.quality,
             speedup=comparison.speed.speedup if comparison is not None else None,
             quality=quality.likeness if quality is not None else None,
             claims_lost_quality=quality is not None and quality.verdict == "lost",
-            engines=tuple(self._by_hand(it, study.plan, reference, options.quality) for it in engines),
         )
+
+    @cached_property
+    def _reference(self) -> Mapping[str, Any] | str:
+        """The outputs of the model in float32."""
+        return self._outputs("", Plan(), (CaptureOutputs(in_float32=True),))
 
     def _workload(self, engine: str) -> Workload:
         name = f"{self._model}_{self._batch}"
@@ -174,7 +207,8 @@ class Bench:
             python=sys.executable,
         )
 
-    def _by_hand(self, engine: str, plan: Plan, reference: Mapping[str, Any] | str, level: float) -> ByHand:
+    def _by_hand(self, engine: str, plan: Plan, level: float) -> ByHand:
+        reference = self._reference
         outputs = self._outputs(engine, Plan(), (CaptureOutputs(),))
         if isinstance(reference, str) or isinstance(outputs, str):
             return ByHand(engine=engine, obstacle=outputs if isinstance(outputs, str) else str(reference))

@@ -15,11 +15,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 
 import msgspec
 
+from bench.pieces import piece
 from bench.report import command_line, machine_line, table, write
 from hotlap.api import local_executor
 from hotlap.experiment.options import Options, ScaleChoices
@@ -99,15 +101,7 @@ def main(words: list[str]) -> None:
 
 def kept(folder: Path, name: str) -> Row:
     """The stored row of that name; measured, and stored, if there is none yet."""
-    path = folder / f"{name}.json"
-    if path.exists():
-        return msgspec.json.decode(path.read_bytes(), type=Row)
-    row = measured(name)
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_bytes(msgspec.json.encode(row))
-    unfinished.replace(path)
-    return row
+    return piece(folder, name, Row, partial(measured, name))
 
 
 def measured(name: str) -> Row:

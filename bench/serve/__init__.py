@@ -1,0 +1,1 @@
+"""Latency against open-loop load of a served model, before and after `hotlap infer`."""
