@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from inference.conftest import Launch, Target
 
+from hotlap.procedures.call_advice import call_findings
 from hotlap.records import Assignment, Crashed, Observe, Stopped, TimedOut, TurnRequest
+from hotlap.runtime.training_mode import behaves_otherwise
 from hotlap.trial.local import LocalExecutor
 
 
@@ -64,7 +67,30 @@ def test_a_call_that_hangs_is_given_up(launch: Launch) -> None:
 
 
 def test_training_mode_is_said_and_not_changed(launch: Launch) -> None:
-    run = launch("in_training_mode")
-    assert [it for it in run.notes if "models:in_training_mode returned a model in training mode" in it]
+    run = launch("in_training_mode", instruments=(Observe(),))
     assert isinstance(run.ending, Stopped)
-    assert not [it for it in launch("mlp").notes if "training mode" in it]
+    (found,) = call_findings(run)
+    assert found.title.startswith("Sequential is called in training mode") and found.evidence == ("1 dropout layer",)
+    assert "Call `model.eval()` in the function that makes it" in found.remedy
+    assert call_findings(launch("mlp", instruments=(Observe(),))) == ()
+
+
+@pytest.mark.parametrize(
+    ("module", "differs"),
+    [
+        (torch.nn.Dropout(0.1), True),
+        (torch.nn.Dropout(0.0), False),
+        (torch.nn.BatchNorm2d(3), True),
+        (torch.nn.SyncBatchNorm(3), True),
+        (torch.nn.LayerNorm(3), False),
+        (torch.nn.LSTM(3, 3, num_layers=2, dropout=0.2), True),
+        (torch.nn.LSTM(3, 3), False),
+        (torch.nn.InstanceNorm1d(3), False),
+        (torch.nn.InstanceNorm1d(3, track_running_stats=True), True),
+        (torch.nn.MultiheadAttention(4, 2, dropout=0.5), True),
+        (torch.nn.Linear(3, 3), False),
+    ],
+)
+def test_what_training_mode_changes(module: torch.nn.Module, differs: bool) -> None:
+    assert behaves_otherwise(module.train()) is differs
+    assert not behaves_otherwise(module.eval())

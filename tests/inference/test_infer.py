@@ -121,7 +121,12 @@ class FakeModel(FakeExecutor):
             return None
         precision = str(dict(engine.values).get("precision", "int8")).removesuffix("-dynamic")
         precision = "float32" if engine.lever in self.ignored else precision
-        return EngineReport(engine=engine.lever, precision=precision, operators=0 if engine.lever in self.idle else 9)
+        return EngineReport(
+            engine=engine.lever,
+            precision=precision,
+            operators=0 if engine.lever in self.idle else 9,
+            size_bytes=3 * 2**20,
+        )
 
 
 ENGINES = {"onnx-runtime": 3.0, "openvino": 4.0, "torchao-int8": 1.5, "half-weights": 2.0, "compile": 1.2}
@@ -165,7 +170,7 @@ def test_the_table_of_candidates_has_no_empty_column(tmp_path: Path) -> None:
     assert all(any(row[number] for row in table.rows) for number in range(len(table.headings)))
     qualities = {row[0].partition(" ")[0]: row[-1] for row in table.rows}
     assert qualities["unmodified"] == qualities["onnx-runtime"] == "1" and "differ" in qualities["openvino"]
-    assert any("onnx-runtime int8, 9 operators" in it for it in engines.lines)
+    assert any("onnx-runtime int8, 9 operators, 3.0 MiB on disk" in it for it in engines.lines)
     short = search(tmp_path, msgspec.structs.replace(options, rounds=4), engines=True, factors=ENGINES)
     again = candidates.everywhere(Material(study=short))
     assert again is not None and isinstance(again.body[0], Table)

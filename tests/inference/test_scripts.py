@@ -16,7 +16,7 @@ from hotlap.cli.main import main
 from hotlap.errors import ScriptError, StudyError
 from hotlap.experiment.options import Options
 from hotlap.measure.quality import compared_outputs, outputs_of
-from hotlap.procedures.call_advice import batching_advice
+from hotlap.procedures.call_advice import call_findings
 from hotlap.procedures.infer import infer
 from hotlap.records import (
     Assignment,
@@ -130,10 +130,10 @@ def test_engines_are_skipped_and_the_patch_is_offered(tmp_path: Path) -> None:
 
 def test_calls_with_one_sample_are_a_hint_with_their_line(tmp_path: Path) -> None:
     run = launched(tmp_path, "no-grad", "1000", "1", instruments=(Observe(),))
-    advice = batching_advice(run)
+    (advice,) = call_findings(run)
     assert advice is not None and advice.site is not None and advice.site.file.endswith("serve.py")
     assert "single sample" in advice.title
-    assert batching_advice(msgspec.structs.replace(run, steps=msgspec.structs.replace(run.steps, samples=(8,)))) is None
+    assert call_findings(msgspec.structs.replace(run, steps=msgspec.structs.replace(run.steps, samples=(8,)))) == ()
 
 
 def test_a_script_without_calls_is_said(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from hotlap.experiment.trials import Failure
 from hotlap.levers.api import Lever, inference_levers
 from hotlap.objective import gain, judge
 from hotlap.procedures.budget import reserve_for_first_answer
-from hotlap.procedures.call_advice import batching_advice
+from hotlap.procedures.call_advice import call_findings
 from hotlap.procedures.forecast import first_forecast
 from hotlap.procedures.screen import Prospect, Screened
 from hotlap.procedures.search import Search
@@ -94,9 +94,7 @@ class _InferenceSearch(Search):
             device_peak_bytes=observation.run.device_peak_bytes,
             host_peak_bytes=observation.run.host_peak_bytes,
         )
-        advice = batching_advice(observation.run)
-        if advice is not None:
-            self._draft.update(findings=(advice,))
+        self._draft.update(findings=call_findings(observation.run))
         self._stages_seconds = self._trials.spent_seconds
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)
         self._prover = self._outputs = TaskQualityProver(self._trials, self._levers, self._situation)

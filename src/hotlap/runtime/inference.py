@@ -56,11 +56,6 @@ def main(words: Sequence[str]) -> None:
     hooks = interception.hooks
     hooks.inputs = len(inputs)
     hooks.metric = (choices.metric, evaluate) if evaluate is not None else None
-    if model.training and any(behaves_otherwise(it) for it in model.modules()):
-        hooks.note(
-            f"{choices.model} returned a model in training mode, in which dropout and batch norm behave otherwise: "
-            "call model.eval() in it, unless that is meant."
-        )
     if are_prompts(model, inputs) and not choices.lengths:
         hooks.generation = Tokens(torch, facts_of(model, inputs))
     sequences = _sequences(torch, inputs, required=choices.lengths) if hooks.generation is None else None
@@ -188,12 +183,6 @@ def as_arguments(item: Any) -> Arguments:
     if isinstance(item, (tuple, list)):
         return tuple(item), {}
     return (item,), {}
-
-
-def behaves_otherwise(module: Any) -> bool:
-    """Whether training mode changes what the module computes."""
-    kind = type(module).__name__
-    return module.training and ("Dropout" in kind or "BatchNorm" in kind)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ from hotlap.runtime.last_read import LastRead
 from hotlap.runtime.optimizer_facts import optimizer_facts
 from hotlap.runtime.outside import OutsideWatch
 from hotlap.runtime.sharded_facts import sharded_facts
+from hotlap.runtime.training_mode import behaves_otherwise
 from hotlap.runtime.unit_clock import UnitClock
 
 STEPS_WITH_SITES = 3
@@ -444,6 +445,7 @@ class _Model:
             blocks=blocks.facts(root),
             outputs_by_sample=bool(self._outputs_by_sample),
             forward_of_torch=has_forward_of_torch(root),
+            trains=any(behaves_otherwise(it) for it in root.modules()),
             repeated=blocks.repeated(root),
             site=next((it for it in sites.values() if it.role == "model" and it.what == kind), None),
         )

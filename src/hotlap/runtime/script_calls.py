@@ -17,7 +17,6 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from hotlap.records import GenerationFacts
-from hotlap.runtime.inference import behaves_otherwise
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.outputs import consume
 from hotlap.runtime.prompts import draws
@@ -120,13 +119,7 @@ class ScriptCalls:
         self._found(model)
 
     def _found(self, model: Any) -> None:
-        """Tell the levers, and note a model in training mode."""
-        kind = type(model)
-        if model.training and any(behaves_otherwise(it) for it in model.modules()):
-            self._hooks.note(
-                f"The script calls {kind.__name__} in training mode, in which dropout and batch norm behave otherwise: "
-                "call model.eval() before, unless that is meant."
-            )
+        """Tell the levers."""
         with self._torch.no_grad():
             self._roots.settle(model)
 

@@ -14,14 +14,15 @@ from hotlap.levers.support.structures import named_tensors
 
 Prepare: TypeAlias = Callable[[Any, tuple[Any, ...], dict[str, Any]], Arguments]
 
-_FILE = "model.pt2"
+PACKAGE = "model.pt2"
 
 
 def program_engine(compile_mode: str) -> Engine:
     """Return the engine of a torch.export program or, for a model that was compiled in some mode, of AOTInductor."""
     if not compile_mode:
         return _engine("torch.export", "exported_program", _save)
-    return _engine("AOTInductor", "aot_inductor", functools.partial(_compile, compile_mode))
+    options = {"max_autotune": True} if compile_mode == "max-autotune" else {}
+    return _engine("AOTInductor", "aot_inductor", functools.partial(compile_package, options))
 
 
 def _engine(name: str, loader: str, build: Callable[[Calls, Path], int]) -> Engine:
@@ -95,16 +96,16 @@ def uncompiled(model: Any) -> Iterator[None]:
 def _save(calls: Calls, folder: Path) -> int:
     program = calls.exported()
     program.example_inputs = None  # the user's data stays where it is
-    calls.torch.export.save(program, folder / _FILE)
+    calls.torch.export.save(program, folder / PACKAGE)
     return 0
 
 
-def _compile(mode: str, calls: Calls, folder: Path) -> int:
-    options: Mapping[str, Any] = {"max_autotune": True} if mode == "max-autotune" else {}
+def compile_package(options: Mapping[str, Any], calls: Calls, folder: Path) -> int:
+    """Compile the model ahead of time with these options of Inductor; as :class:`Engine`'s ``build``, it returns 0."""
     program = calls.exported()
     with calls.torch.no_grad():
         calls.torch._inductor.aoti_compile_and_package(
-            program, package_path=str(folder / _FILE), inductor_configs=dict(options)
+            program, package_path=str(folder / PACKAGE), inductor_configs=dict(options)
         )
     return 0
 

@@ -115,4 +115,5 @@ def _engine(engine: EngineReport) -> str:
         said = f"{said}, {engine.quantized} quantized of {text.count(engine.operators, 'operator')}"
     elif engine.operators:
         said = f"{said}, {text.count(engine.operators, 'operator')}"
-    return f"{said}, built in {text.duration(engine.build_seconds)}" if engine.build_seconds else said
+    said = f"{said}, built in {text.duration(engine.build_seconds)}" if engine.build_seconds else said
+    return f"{said}, {text.size(engine.size_bytes)} on disk" if engine.size_bytes else said
