@@ -93,7 +93,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
     (answer,) = drive(port, [{"x": [1]}], [0.0])
     assert answer.failure and math.isnan(answer.latency_seconds)
     with (
-        pytest.raises(ServerFailed, match="exit code [12]"),
+        pytest.raises(ServerFailed, match=r"exit code [12]"),
         serving(tmp_path, tmp_path / "log"),
     ):
         pass

@@ -154,9 +154,9 @@ class ModelFacts(Record, frozen=True, kw_only=True):
 
     ``input_shapes`` are the distinct shapes of its tensor arguments in the observed steps, at most 32.
     ``outputs_by_sample`` says that each tensor of its outputs had one entry for each sample of its inputs, and
-    ``forward_of_torch`` that its own class defines no forward, as that of an ``nn.Sequential``. ``trains`` says that some
-    of its modules compute as in training: dropout, or normalisation by the batch. ``repeated`` are its repeated modules
-    that can share compiled code.
+    ``forward_of_torch`` that its own class defines no forward, as that of an ``nn.Sequential``. ``trains`` says that
+    some of its modules compute as in training: dropout, or normalisation by the batch. ``repeated`` are its repeated
+    modules that can share compiled code.
     """
 
     kind: str

@@ -130,12 +130,16 @@ class Calls:
         """Return those of the example that the model is exported with."""
         return tuple(self.named(*self.inputs[self.example]).values())
 
-    def exported(self) -> Any:
-        """The model as ``torch.export`` records it: sizes that differ between inputs stay open."""
+    def exported(self, module: Any = None) -> Any:
+        """Export the model, or a module that takes the same tensors; sizes that differ between inputs stay open."""
         export = self.torch.export
         shapes = tuple(dict.fromkeys(dims, export.Dim.DYNAMIC) or None for dims in self.dynamic.values())
         with self.torch.no_grad():
-            return export.export(self.as_module(), self.example_tensors(), dynamic_shapes=(shapes,))
+            return export.export(
+                self.as_module() if module is None else module,
+                self.example_tensors(),
+                dynamic_shapes=(shapes,) if module is None else shapes,
+            )
 
     def contract(self, **more: Any) -> dict[str, Any]:
         """Return the exported model's inputs and outputs; a size of None may be any."""

@@ -100,9 +100,12 @@ def _save(calls: Calls, folder: Path) -> int:
     return 0
 
 
-def compile_package(options: Mapping[str, Any], calls: Calls, folder: Path) -> int:
-    """Compile the model ahead of time with these options of Inductor; as :class:`Engine`'s ``build``, it returns 0."""
-    program = calls.exported()
+def compile_package(options: Mapping[str, Any], calls: Calls, folder: Path, module: Any = None) -> int:
+    """Compile the model, or ``module`` in its place, ahead of time with these options of Inductor.
+
+    As :class:`Engine`'s ``build`` it returns 0.
+    """
+    program = calls.exported(module)
     with calls.torch.no_grad():
         calls.torch._inductor.aoti_compile_and_package(
             program, package_path=str(folder / PACKAGE), inductor_configs=dict(options)
