@@ -37,12 +37,14 @@ from hotlap.records import (
     NotVerified,
     Plan,
     QualityLost,
+    Replicate,
     Run,
     ScriptFacts,
     ShiftSeeds,
     Skipped,
     Study,
     TaskQuality,
+    TurnRequest,
     Workload,
 )
 from hotlap.render.blocks import Bullets, Table
@@ -306,6 +308,26 @@ def test_below_the_level_it_is_shown_and_not_recommended(tmp_path: Path, error: 
     lost = verdict(study, "half-weights")
     assert isinstance(lost, QualityLost) and lost.comparison is not None and lost.comparison.speed.speedup.value > 1.5
     assert {it.lever for it in study.plan.settings} == {"inference-mode"}
+
+
+@pytest.mark.parametrize(("shapes", "steps"), [(((8, 16), (4, 16)), 40), (((8, 16),), 0)])
+def test_warm_up_lasts_until_every_shape_has_occurred(
+    tmp_path: Path, shapes: tuple[tuple[int, ...], ...], steps: int
+) -> None:
+    requested = set()
+
+    class OfShapes(FakeModel):
+        def _run(self, arm: Assignment, steps: int, seed: int) -> Run:
+            run = super()._run(arm, steps, seed)
+            models = tuple(msgspec.structs.replace(it, input_shapes=shapes) for it in run.facts.models)
+            return msgspec.structs.replace(run, facts=msgspec.structs.replace(run.facts, models=models, inputs=40))
+
+        def take_turns(self, request: TurnRequest) -> Replicate:
+            requested.add(request.warm_up_steps)
+            return super().take_turns(request)
+
+    infer(WORKLOAD, Options(only=("half-weights",)), OfShapes(folder=tmp_path))
+    assert requested == {steps}
 
 
 def test_random_weights_prove_nothing_but_what_is_exact(tmp_path: Path) -> None:

@@ -155,6 +155,13 @@ def test_warm_up_has_a_limit(executor: LocalExecutor, assign: Assign) -> None:
     assert any("had not settled" in note for note in turns.runs[0].notes)
 
 
+def test_warm_up_has_as_many_steps_as_requested(executor: LocalExecutor, assign: Assign) -> None:
+    turns = take_turns(executor, assign("--step-seconds", 0.001), rounds=1, warm_up_steps=300)
+    (run,) = turns.runs
+    assert 1 + sum(it.steps + 1 for it in run.blocks[: run.warm_up_blocks]) >= 300
+    assert len(run.blocks) == run.warm_up_blocks + 1
+
+
 # -- one arm at a time ----------------------------------------------------------------------------
 
 

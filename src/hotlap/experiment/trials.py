@@ -90,6 +90,7 @@ class Trials:
     after which the machine was no quieter, at most ``most_waits``, and ``again_seconds`` is the time of such waits and
     the measurements after them. ``on_repetition`` is called with the number of repetitions so far when a trial is
     repeated because it was killed from outside. ``unmodified`` remembers the last runs of the unmodified script.
+    ``warm_up_steps`` are the fewest of a replicate's arm.
     """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
@@ -111,6 +112,7 @@ class Trials:
         self.waits_in_vain = 0
         self.again_seconds = 0.0
         self.cuts_replicates = False
+        self.warm_up_steps = 0
         self.on_repetition: Callable[[int], object] = lambda count: None
         self.unmodified = UnmodifiedRuns(workload, options.seed)
         self._repetitions = 0
@@ -354,6 +356,7 @@ class Trials:
                 block_steps=shape.block_steps,
                 order_seed=self._order_seed(purpose),
                 warm_up_limit_seconds=warm_up_limit_seconds,
+                warm_up_steps=self.warm_up_steps,
                 interleaved=self.interleaved,
                 suspended=self.suspended and not one_launch,
                 one_launch=one_launch,

@@ -46,6 +46,7 @@ from hotlap.records import (
     Quality,
     QualityLost,
     Run,
+    ScriptFacts,
     Situation,
     Study,
     Verdict,
@@ -95,6 +96,7 @@ class _InferenceSearch(Search):
             host_peak_bytes=observation.run.host_peak_bytes,
         )
         self._draft.update(findings=call_findings(observation.run))
+        self._trials.warm_up_steps = _steps_with_all_shapes(observation.facts)
         self._stages_seconds = self._trials.spent_seconds
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)
         self._prover = self._outputs = TaskQualityProver(self._trials, self._levers, self._situation)
@@ -261,6 +263,14 @@ class _InferenceSearch(Search):
         """Whether the whole interval is within the smallest gain worth having, in both directions."""
         ratio, most = comparison.speed.speedup, 1 + self._trials.options.delta
         return 1 / most < ratio.low and ratio.high < most
+
+
+def _steps_with_all_shapes(facts: ScriptFacts) -> int:
+    """After how many calls every shape of the inputs has occurred, where they differ: kernels and graphs are chosen for
+    each shape when it first occurs, which is no part of a call's usual time."""
+    varies = any(len(it.input_shapes) > 1 for it in facts.models)
+    whole_passes = facts.lengths is not None and facts.lengths.whole_passes
+    return facts.inputs if varies and not whole_passes else 0
 
 
 def _merit(outcome: Outcome) -> tuple[int, float]:

@@ -66,7 +66,8 @@ class TurnRequest(Record, frozen=True, kw_only=True):
 
     With ``suspended`` an arm's device memory moves to the host while it waits, since the device has no room for all.
     With ``one_launch`` the arms differ in nothing but their plans and share one process, the first arm's, which between
-    two blocks switches what the others have besides. ``most_seconds`` bounds the whole replicate: no round is begun
+    two blocks switches what the others have besides. Warm-up has at least ``warm_up_steps``, so that each shape of a
+    model's inputs occurs in it. ``most_seconds`` bounds the whole replicate: no round is begun
     that would probably end later, so that there may be fewer than were requested, or none.
     """
 
@@ -76,6 +77,7 @@ class TurnRequest(Record, frozen=True, kw_only=True):
     block_steps: int = 8
     order_seed: int = 0
     warm_up_limit_seconds: float = 120.0
+    warm_up_steps: int = 0
     interleaved: bool = True
     suspended: bool = False
     one_launch: bool = False

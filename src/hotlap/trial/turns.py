@@ -121,8 +121,8 @@ def start_together(children: Sequence[Child], deadline: float = math.inf, *, all
 
 
 def warm_up(child: Child, request: TurnRequest, deadline: float, *, configuration: int | None = None) -> int | None:
-    """Blocks, half as long as those that count, until their times stop falling. Returns how many steps make a block
-    that is long enough, or None when the child is over."""
+    """Blocks, half as long as those that count, until their times stop falling and as many steps as requested are done.
+    Returns how many steps make a block that is long enough, or None when the child is over."""
     began = time.perf_counter()
     long_enough_seconds = request.block_seconds / 2
     steps = max(1, request.block_steps // 2)
@@ -134,7 +134,7 @@ def warm_up(child: Child, request: TurnRequest, deadline: float, *, configuratio
         child.warm_up_blocks += 1
         if block.wall_seconds >= long_enough_seconds:
             times.append(block.wall_seconds / (block.samples or block.steps))
-            if warmed_up(times):
+            if warmed_up(times) and child.steps_done >= request.warm_up_steps:
                 break
         steps = enough(steps, block, long_enough_seconds)
         if time.perf_counter() - began > request.warm_up_limit_seconds:
