@@ -22,8 +22,9 @@ NEEDS = {
     "openvino": ("openvino", "nncf"),
     "torchao-int8": ("torchao",),
     "torchscript": (),
+    "aot-inductor": ("torchao",),
 }
-EXTRAS = {"onnx-runtime": "onnx", "openvino": "openvino", "torchao-int8": "quantize", "torchscript": ""}
+EXTRAS = {"onnx-runtime": "onnx", "openvino": "openvino", "torchao-int8": "quantize", "aot-inductor": "quantize"}
 INPUTS = {"cnn": "digits", "lstm": "digits", "minilm": "tokenized_batches"}
 
 Infer = Callable[..., Run]
@@ -94,6 +95,9 @@ def case(model: str, lever: str, agreement: float, **values: Any) -> Any:
     ("model", "asked", "agreement"),
     [
         case("cnn", "onnx-runtime", 1.0, precision="float32"),
+        case("cnn", "onnx-runtime", 0.98, precision="int8-static", per_channel=True),
+        case("cnn", "aot-inductor", 1.0),
+        case("cnn", "aot-inductor", 0.98, precision="int8"),
         case("cnn", "openvino", 1.0, precision="float32"),
         case("cnn", "openvino", 0.98, precision="int8"),
         case("lstm", "torchscript", 1.0),
@@ -105,6 +109,7 @@ def case(model: str, lever: str, agreement: float, **values: Any) -> Any:
         case("minilm", "openvino", 0.9, precision="int8"),
         case("minilm", "openvino", 0.9, precision="int8-dynamic"),
         case("minilm", "torchao-int8", 0.85),
+        case("minilm", "aot-inductor", 1.0),
     ],
 )
 def test_an_engine_runs_a_real_model_and_shows_that_it_did(
@@ -116,9 +121,10 @@ def test_an_engine_runs_a_real_model_and_shows_that_it_did(
     report, precision = changed.engine, dict(asked.values).get("precision", "")
     assert plain.engine is None and report is not None and report.version
     assert report.operators > 0 and report.load_seconds > 0
-    assert not precision or report.precision == str(precision).removesuffix("-dynamic")
+    assert not precision or report.precision == str(precision).partition("-")[0]
     assert (report.quantized > 0) == ("int8" in f"{asked.lever} {precision}")
-    assert (report.calibrated_inputs > 0) == (asked == setting("openvino", precision="int8"))
+    calibrates = (asked.lever in ("openvino", "aot-inductor") and precision == "int8") or precision == "int8-static"
+    assert (report.calibrated_inputs > 0) == calibrates
     first = report.calibrated_inputs
     compared = compared_outputs(outputs_of(plain.outputs_path), outputs_of(changed.outputs_path), first=first)
     assert not isinstance(compared, str), compared

@@ -138,7 +138,7 @@ class TaskQualityProver(Prover):
             return f"{asked.lever} was requested, but the model ran without it."
         if not found.operators:
             return f"{found.engine} was requested, but it ran no operator of the model."
-        if precision and found.precision != str(precision).removesuffix("-dynamic"):
+        if precision and found.precision != str(precision).partition("-")[0]:
             return f"{precision} was requested, but {found.engine} computed in {found.precision}."
         return ""
 

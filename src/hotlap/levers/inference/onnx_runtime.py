@@ -3,11 +3,13 @@
 ## What it does
 Exports the model to ONNX with `torch.onnx.export(..., dynamo=True)` and calls it through an `InferenceSession` with as
 many threads as torch uses. `precision="int8"` first quantizes the weights of matrix products, per channel with
-`per_channel`, and has activations quantized at each call (`quantize_dynamic`).
+`per_channel`, and has activations quantized at each call (`quantize_dynamic`). `int8-static` quantizes convolutions
+too, and activations with scales that are calibrated with the first half of the inputs (64 at most; `quantize_static`),
+which are then not used to judge quality.
 
 ## When it helps
 Models of many operators on CPUs: ONNX Runtime fuses attention, layer normalization and GELU, and runs no Python between
-operators. Int8 helps models that consist of large matrix products.
+operators. Int8 helps models that consist of large matrix products, `int8-static` those of convolutions.
 
 ## What it costs
 Exporting takes seconds, and needs a model without control flow that depends on data. Dynamic int8 may change a model's
@@ -29,11 +31,12 @@ ONNX Runtime executes must contain quantized operators if int8 was requested.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work
-from hotlap.levers.support.engines import Calls, Engine, completed, obstacle_of, take_over
+from hotlap.levers.support.engines import Calls, Engine, calibration_count, completed, obstacle_of, take_over
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import (
     PEAK_BYTES,
@@ -58,7 +61,7 @@ improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses: tuple[str, ...] = ()
 replaces_torch = True
 parameters = {
-    "precision": Parameter(str, choices=("float32", "int8")),
+    "precision": Parameter(str, choices=("float32", "int8", "int8-static")),
     "per_channel": Parameter(bool, required=False),
 }
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -85,14 +88,17 @@ def bound(situation: Situation) -> float | None:
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """Try dynamic int8 if there are matrix products, and always float32."""
+    """Try static int8 if there are convolutions, dynamic int8 if there are matrix products, and always float32."""
     exact = make_setting("onnx-runtime", precision="float32")
+    if any(it.convolutions for it in situation.facts.models) and calibration_count(situation.facts.inputs):
+        return (_STATIC, exact)
     if not any(it.linears or it.recurrent or it.transformers_model for it in situation.facts.models):
         return (exact,)
     return (make_setting("onnx-runtime", precision="int8", per_channel=True), _INT8, exact)
 
 
 _INT8 = make_setting("onnx-runtime", precision="int8", per_channel=False)
+_STATIC = make_setting("onnx-runtime", precision="int8-static", per_channel=True)
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
@@ -139,7 +145,34 @@ def _build(precision: str, per_channel: bool, calls: Calls, folder: Path) -> int
         del model.graph.value_info[:]
         quantize_dynamic(model, folder / _FILE, weight_type=QuantType.QInt8, per_channel=per_channel)
         (folder / f"{_FILE}.data").unlink(missing_ok=True)
-    return 0
+    return _quantize_static(per_channel, calls, folder) if precision == "int8-static" else 0
+
+
+def _quantize_static(per_channel: bool, calls: Calls, folder: Path) -> int:
+    """Quantize weights and activations; how many inputs calibrated the latter."""
+    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
+
+    base: Any = CalibrationDataReader
+
+    class Inputs(base):  # type: ignore[misc]
+        def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+            self._rows = iter(rows)
+
+        def get_next(self) -> Mapping[str, Any] | None:
+            return next(self._rows, None)
+
+    inputs = calls.calibration()
+    rows = ({name: it.numpy() for name, it in calls.named(*one).items()} for one in inputs)
+    quantize_static(
+        folder / _FILE,
+        folder / _FILE,
+        Inputs(rows),
+        per_channel=per_channel,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+    )
+    (folder / f"{_FILE}.data").unlink(missing_ok=True)
+    return len(inputs)
 
 
 def _inspect(report: EngineReport, folder: Path) -> EngineReport:
