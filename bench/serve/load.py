@@ -7,6 +7,7 @@ part of it (no coordinated omission). This is the server scenario of MLPerf Infe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import random
@@ -90,7 +91,7 @@ async def _driven(port: int, bodies: Sequence[bytes], times: Sequence[float], ke
             await asyncio.sleep(pause)
         waiting.append(asyncio.create_task(one(number, scheduled)))
     answers = list(await asyncio.gather(*waiting))
-    connections.close()
+    await connections.close()
     return answers
 
 
@@ -100,18 +101,21 @@ class _Connections:
     def __init__(self, port: int) -> None:
         self._port = port
         self._free: list[_Connection] = []
+        self._all: list[_Connection] = []
 
     async def take(self) -> _Connection:
         if self._free:
             return self._free.pop()
-        return _Connection(*await asyncio.open_connection(HOST, self._port))
+        opened = _Connection(*await asyncio.open_connection(HOST, self._port))
+        self._all.append(opened)
+        return opened
 
     def give_back(self, connection: _Connection) -> None:
         self._free.append(connection)
 
-    def close(self) -> None:
-        for it in self._free:
-            it.close()
+    async def close(self) -> None:
+        for it in self._all:
+            await it.close()
 
 
 class _Connection:
@@ -132,8 +136,10 @@ class _Connection:
             raise ValueError("an answer without its length")
         return status, await self._reader.readexactly(int(lengths[0]))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
 
 
 def _message(body: bytes) -> bytes:

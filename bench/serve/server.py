@@ -70,8 +70,10 @@ def _wait_until_ready(process: subprocess.Popen[bytes], port: int, output: Path)
     while time.monotonic() < until:
         if process.poll() is not None:
             raise ServerFailed(f"The server ended with exit code {process.returncode}. {_tail(output)}")
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            connection = http.client.HTTPConnection(HOST, port, timeout=5)
+        with (
+            contextlib.suppress(OSError, http.client.HTTPException),
+            contextlib.closing(http.client.HTTPConnection(HOST, port, timeout=5)) as connection,
+        ):
             connection.request("GET", "/health")
             if connection.getresponse().status == 200:
                 return
