@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotlap.measure.open_loop import compare_loads, largest_utilisation, waits
-from hotlap.records import FEWEST_LOAD_CALLS, MOST_BUSY, Block, Replicate, Run, ScriptFacts, Steps
+from hotlap.measure.open_loop import FEWEST_CALLS, MOST_BUSY, compare_loads, largest_utilisation, waits
+from hotlap.records import Block, Replicate, Run, ScriptFacts, Steps
 
 _TIMES = st.lists(st.tuples(st.floats(0.0, 5.0), st.floats(0.0, 5.0)), min_size=1, max_size=40)
 
@@ -49,7 +49,7 @@ def test_equal_times_give_the_rate_of_an_m_d_1_queue(busy: float) -> None:
     for _ in range(40):
         middle = (low + high) / 2
         low, high = (low, middle) if _waits_at_most(middle, busy) >= 0.99 else (middle, high)
-    assert largest_utilisation([0.02] * FEWEST_LOAD_CALLS, 0.02 * (1 + high)) == pytest.approx(busy, abs=0.01)
+    assert largest_utilisation([0.02] * FEWEST_CALLS, 0.02 * (1 + high)) == pytest.approx(busy, abs=0.01)
 
 
 def _waits_at_most(time: float, busy: float) -> float:
@@ -117,7 +117,7 @@ def test_a_candidate_of_half_the_time_takes_more_than_twice_the_load() -> None:
 
 
 def test_why_a_rate_is_unknown() -> None:
-    few = compare_loads(replicates((0.01, 0.005), (0.01, 0.005), calls=FEWEST_LOAD_CALLS - 1), 0.03, confidence=0.95)
+    few = compare_loads(replicates((0.01, 0.005), (0.01, 0.005), calls=FEWEST_CALLS - 1), 0.03, confidence=0.95)
     assert few is not None and few.ratio is None
     assert (few.baseline.obstacle, few.candidate.obstacle) == ("too-few-calls", "too-few-calls")
     slow = compare_loads(replicates((0.01, 0.005), (0.01, 0.005)), 0.008, confidence=0.95)

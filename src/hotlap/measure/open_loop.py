@@ -27,9 +27,13 @@ from typing import Any
 
 from hotlap.measure.latency import timed_calls
 from hotlap.measure.levels import geometric
-from hotlap.records import FEWEST_LOAD_CALLS, MOST_BUSY, LoadComparison, LoadLimit, Replicate
+from hotlap.records import LoadComparison, LoadLimit, Replicate
 
 SHARE = 0.99
+FEWEST_CALLS = 100
+"""With fewer timed calls in a launch, its 99th percentile is its worst call."""
+MOST_BUSY = 0.95
+"""The highest utilisation that is computed: closer to 1 a queue takes too long to reach its steady state."""
 _SEQUENCES = 4
 _ARRIVALS = 50_000
 _NOT_COUNTED = 5_000
@@ -61,6 +65,8 @@ def compare_loads(
         ratio=ratio,
         replicates=len(replicates),
         confidence=confidence,
+        fewest_calls=FEWEST_CALLS,
+        most_busy=MOST_BUSY,
     )
 
 
@@ -116,7 +122,7 @@ def _percentile(service: Any, between: Any) -> float:
 
 def _rank(service: Any) -> int:
     """The place of the 99th percentile among the sorted latencies that count."""
-    count = service.shape[0] * (service.shape[1] - _NOT_COUNTED)
+    count = int(service.shape[0]) * int(service.shape[1] - _NOT_COUNTED)
     return math.ceil(SHARE * count) - 1
 
 
@@ -132,7 +138,7 @@ def _randomness() -> tuple[Any, Any]:
 
 def _utilisations(launches: Sequence[Sequence[float]], p99_seconds: float) -> list[float]:
     """Of each launch; empty where one has too few calls."""
-    if min(map(len, launches)) < FEWEST_LOAD_CALLS:
+    if min(map(len, launches)) < FEWEST_CALLS:
         return []
     return [largest_utilisation(it, p99_seconds) for it in launches]
 

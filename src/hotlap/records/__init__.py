@@ -75,9 +75,8 @@ from hotlap.records.instruments import (
     WithoutDropout,
     WriteArtefact,
 )
-from hotlap.records.latency import Latency, LatencyPercentile
+from hotlap.records.latency import Latency, LatencyPercentile, LoadComparison, LoadLimit
 from hotlap.records.lengths import Batching, BatchOrder, LengthFacts, Padding
-from hotlap.records.load import FEWEST_LOAD_CALLS, MOST_BUSY, LoadComparison, LoadLimit, LoadObstacle
 from hotlap.records.machine import (
     Accelerator,
     AttentionRate,
@@ -248,10 +247,8 @@ __all__ = [
     "BUILT_ENGINES",
     "CONNECTION_LOST",
     "ENGINE_PACKAGES",
-    "FEWEST_LOAD_CALLS",
     "GUESSED_SAMPLES",
     "MEDIAN_CALL_SECONDS",
-    "MOST_BUSY",
     "PEAK_BYTES",
     "PHASES",
     "SECONDS_PER_SAMPLE",
@@ -362,7 +359,6 @@ __all__ = [
     "Link",
     "LoadComparison",
     "LoadLimit",
-    "LoadObstacle",
     "LoaderArguments",
     "LoaderFacts",
     "LoaderRate",

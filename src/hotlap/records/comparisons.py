@@ -10,8 +10,7 @@ from hotlap.records.base import Record
 from hotlap.records.engines import EngineReport
 from hotlap.records.estimate import Estimate
 from hotlap.records.generation import GenerationTimes
-from hotlap.records.latency import Latency
-from hotlap.records.load import LoadComparison
+from hotlap.records.latency import Latency, LoadComparison
 from hotlap.records.machine import Machine
 from hotlap.records.phases import StepPhase
 from hotlap.records.quality import Quality

@@ -10,7 +10,7 @@ from hotlap.render import text
 from hotlap.render.blocks import Block, Bullets, Note, Table
 from hotlap.render.html.charts.candidates import CANDIDATES
 from hotlap.render.html.parts import Figure, PageBlock
-from hotlap.render.load import legend_of, rate_cell
+from hotlap.render.load import legend_of, rate_cells
 from hotlap.render.material import Material
 from hotlap.render.quality import quality_word, score_of
 from hotlap.render.sections.api import Section
@@ -66,7 +66,7 @@ def _unmodified(any_of: Candidate) -> tuple[str, ...]:
         "1x",
         "",
         *_percentiles(found.baseline_latency),
-        rate_cell(found.load and found.load.baseline),
+        rate_cells(found)[0],
         peak,
         "1",
     )
@@ -80,7 +80,7 @@ def _row(it: Candidate, study: Study, is_on_front: bool) -> tuple[str, ...]:
         text.ratio(found.speed.speedup.value),
         text.interval(found.speed.speedup),
         *_percentiles(found.candidate_latency),
-        rate_cell(found.load and found.load.candidate),
+        rate_cells(found)[1],
         text.size(found.candidate_peak_bytes) if found.candidate_peak_bytes else "",
         _quality(found.quality),
     )
