@@ -12,14 +12,7 @@ from __future__ import annotations
 
 from hotlap.records.artefact import ArtefactProof
 from hotlap.records.base import Record, Value, Values
-from hotlap.records.batches import (
-    BatchAdvice,
-    BatchChange,
-    BatchSearch,
-    BoundBy,
-    GradientNoise,
-    LearningRateRule,
-)
+from hotlap.records.batches import BatchAdvice, BatchChange, BatchSearch, BoundBy, GradientNoise, LearningRateRule
 from hotlap.records.checks import Against, Check, CheckCost, NumbersCheck, PhaseShift, Sides, SpeedCheck
 from hotlap.records.cluster import TrialCluster
 from hotlap.records.comparisons import (
