@@ -31,6 +31,11 @@ class Clock:
         self.booked.append(as_phase)
 
 
+def timed(torch: Any, clock: Any) -> None:
+    """``clock`` has of a :class:`UnitClock` what is needed."""
+    time_copies(torch, clock)
+
+
 def torch_built_for(cuda: str | None) -> Any:
     """A torch whose tensors have ``to`` and ``cuda``, and no ``xpu``."""
 
@@ -51,7 +56,7 @@ def torch_built_for(cuda: str | None) -> Any:
 
 def test_a_copy_to_a_device_is_a_phase_and_a_conversion_is_none() -> None:
     torch, clock = torch_built_for("13.0"), Clock()
-    time_copies(torch, clock)
+    timed(torch, clock)
     tensor = torch.Tensor()
     tensor.to("cuda")
     tensor.to("cpu")
@@ -64,7 +69,7 @@ def test_a_copy_to_a_device_is_a_phase_and_a_conversion_is_none() -> None:
 
 def test_copies_of_other_threads_take_none_of_the_steps_time() -> None:
     torch, clock = torch_built_for("13.0"), Clock()
-    time_copies(torch, clock)
+    timed(torch, clock)
     thread = threading.Thread(target=torch.Tensor().cuda)
     thread.start()
     thread.join()
@@ -74,7 +79,7 @@ def test_copies_of_other_threads_take_none_of_the_steps_time() -> None:
 @pytest.mark.parametrize(("cuda", "follows"), [(None, True), ("13.0", False)])
 def test_without_a_device_nothing_is_timed(cuda: str | None, follows: bool) -> None:
     torch, clock = torch_built_for(cuda), Clock(follows_device=follows)
-    time_copies(torch, clock)
+    timed(torch, clock)
     assert torch.Tensor().to("cuda").device.type == "cuda" and clock.booked == []
 
 
