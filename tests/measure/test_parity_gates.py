@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from parity_runs import curve, run
 
 from hotlap.measure.parity.learning import equivalence, learning
-from hotlap.measure.parity.losses import difference, distance, moving_average, pair
+from hotlap.measure.parity.losses import difference, distance, moving_average, pair, percent
 from hotlap.measure.parity.repeatability import repeatability
 from hotlap.measure.parity.trajectory import exact_trajectory, trajectory
 from hotlap.records import (
@@ -226,3 +226,11 @@ def test_runs_of_several_seeds() -> None:
     assert learning([*seeded(1.0001), (run(curve()), run([*curve(299), math.nan]))]).passed is False
     assert learning([*seeded(1.0001), (run(curve()), run([None] * 300))]).passed is None
     assert learning([]).passed is None
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0 %"), (3e-7, "3e-05 %"), (0.00031, "0.031 %"), (0.5, "50 %"), (2.6, "260 %"), (31.0, "3,100 %")],
+)
+def test_a_share_has_no_exponent_unless_it_is_tiny(share: float, text: str) -> None:
+    assert percent(share) == text

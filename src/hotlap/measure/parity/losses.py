@@ -94,7 +94,9 @@ def difference(first: Run, second: Run) -> float | None:
 
 
 def percent(share: float) -> str:
-    """A share as text: ``0.031 %``."""
+    """A share as text: ``0.031 %``, ``260 %``."""
+    if share >= 1:
+        return f"{100 * share:,.0f} %"
     return f"{100 * share:.2g} %" if share >= 1e-5 or share == 0 else f"{100 * share:.0e} %"
 
 
