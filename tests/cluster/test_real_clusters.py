@@ -108,7 +108,7 @@ def test_a_study_on_a_cluster_goes_on_after_its_driver_was_killed(
 ) -> None:
     study = tmp_path / "study"
     words = [sys.executable, "-m", "hotlap", "tune", "--quiet", "--unprotected"]
-    new = ["--study", str(study), "--executor", "ray", "--address", two_nodes.address, "--only", "fused-optimizer"]
+    new = ["--study", str(study), "--executor", "ray", "--address", two_nodes.address, "--only", "mixed-precision"]
     new += ["--rounds", "5", "--steps", "20", workload.target]
     driver = subprocess.Popen([*words, *new], cwd=workload.directory)
     journal = wait_for_replicates(study, 2)
