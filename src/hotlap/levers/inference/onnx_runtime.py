@@ -31,6 +31,7 @@ ONNX Runtime executes must contain quantized operators if int8 was requested.
 from __future__ import annotations
 
 import functools
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -176,19 +177,25 @@ def _quantize_static(per_channel: bool, calls: Calls, folder: Path) -> int:
 
 
 def _inspect(report: EngineReport, folder: Path) -> EngineReport:
-    """Open a second session, since profiling of operators' providers is set at creation."""
+    """Open a second session, which records the provider of each operator and writes its graph after fusion: only that
+    one shows integers where a static quantization puts conversions around operators."""
+    import onnx
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    session = onnxruntime.InferenceSession(folder / _FILE, options, providers=["CPUExecutionProvider"])
-    assigned = [
-        (it.ep_name, node.op_type) for it in session.get_provider_graph_assignment_info() for node in it.get_nodes()
-    ]
-    quantized = sum(kind.startswith(_QUANTIZED) for _, kind in assigned)
+    options.log_severity_level = 3  # it warns that the graph it writes is for this machine
+    with tempfile.TemporaryDirectory() as fused:
+        path = Path(fused) / _FILE
+        options.optimized_model_filepath = str(path)
+        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", f"{_FILE}.data")
+        session = onnxruntime.InferenceSession(folder / _FILE, options, providers=["CPUExecutionProvider"])
+        kinds = [it.op_type for it in onnx.load(path, load_external_data=False).graph.node]
+    assigned = session.get_provider_graph_assignment_info()
+    quantized = sum(it.startswith(_QUANTIZED) for it in kinds)
     return completed(
         report,
         precision="int8" if quantized else "float32",
         quantized=quantized,
-        providers=(name for name, _ in assigned),
+        providers=(it.ep_name for it in assigned for _ in it.get_nodes()),
     )
