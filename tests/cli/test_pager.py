@@ -156,6 +156,7 @@ def test_full_and_no_pager_come_together(command: str) -> None:
 
 HAVE_LONG_REPORTS = {
     "tune", "profile", "batch", "memory", "scale", "infer", "lab", "demo", "nan", "check", "trace", "diff", "report",
+    "doctor",
 }  # fmt: skip
 
 

@@ -94,6 +94,8 @@ def test_an_engine_that_is_missing_is_skipped_with_what_installs_it(name: str, e
 
 @pytest.mark.parametrize(("lever", "setting"), SETTINGS, ids=lambda it: getattr(it, "name", ""))
 def test_each_runs_and_keeps_the_outputs_that_it_must(launch: Launch, lever: Lever, setting: Setting) -> None:
+    if lever.name == "aot-inductor" and " " in torch.__file__:
+        pytest.skip("torch does not quote the path of its libraries where it links a package")
     plain, changed = run(launch), run(launch, setting)
     assert isinstance(changed.ending, Stopped), changed.ending
     outputs = compared_outputs(outputs_of(plain.outputs_path), outputs_of(changed.outputs_path))

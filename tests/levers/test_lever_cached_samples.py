@@ -309,7 +309,7 @@ def test_it_is_tried_where_all_samples_fit_into_memory_and_time() -> None:
         ({"draws_random": True}, "draws random numbers"),
         ({"iterable": True}, "iterable"),
         ({"length": None}, "length is unknown"),
-        ({"memory_bytes": 40_000_000}, "more than 20% of this machine's memory"),
+        ({"memory_bytes": 40_000_000}, "more than 20 % of this machine's memory"),
         ({"seconds": 0.2}, "would take about 320 s"),
     ],
 )

@@ -350,7 +350,8 @@ def test_every_lever_says_what_it_needs(tmp_path: Path) -> None:
     values = {"num_workers": 2, "mode": "default", "threads": 1, "implementation": "fused", "precision": "high"}
     values |= {"dtype": "bfloat16", "share": "all", "micro_batches": 2, "every_steps": 50, "own": 8, "size": 16}
     values |= {"library": "jemalloc", "kernel": "math"}
-    values |= {"bucket_cap_mb": 50}
+    values |= {"bucket_cap_mb": 50, "reshard_after_forward": True, "reshard": True, "ahead": "forward"}
+    values |= {"workers": "anywhere", "merged": 2}
     for lever in all_levers().values():
         needed = {name: values[name] for name, it in lever.parameters.items() if it.required}
         changes = lever.rewrite(FACTS, make_setting(lever.name, **needed))  # type: ignore[arg-type]
