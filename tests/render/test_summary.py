@@ -225,6 +225,12 @@ def test_a_command_that_does_not_fit_is_left_out_and_the_last_one_stays() -> Non
     assert brief_lines(brief, PAPER)[-2:] == ["Next", "  hotlap report --full  # everything"]
 
 
+def test_a_quick_look_that_measured_no_lever_has_nothing_to_prove() -> None:
+    assert summary(fakes.QUICK_LOOK).commands[0].purpose == "proves what was only measured once"
+    unseen = msgspec.structs.replace(fakes.QUICK_LOOK, outcomes=fakes.OUTCOMES[-3:])
+    assert summary(unseen).commands[0].purpose == "tries the levers"
+
+
 def test_entries_are_counted_even_if_the_first_one_fills_the_row() -> None:
     long = Row("Warnings", ("a warning of several lines " * 20, "another", "a third"), is_list=True, most=4)
     lines = brief_lines(Brief(top="t", tone="good", sentence="s.", rows=(long,)), PAPER)

@@ -281,7 +281,8 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         yield _resuming(study), "continues where this ended"
     elif study.status == "quick-look":
         budget = _budget_words(study.needed_seconds) if study.needed_seconds else ""
-        yield _again(study, budget), "proves what was only measured once"
+        looked = any(isinstance(it.verdict, Seen) for it in study.outcomes)
+        yield _again(study, budget), "proves what was only measured once" if looked else "tries the levers"
     elif study.status == "out-of-budget":
         budget = _budget_words(study.needed_seconds or 2 * (study.budget_seconds or _USUAL_BUDGET_SECONDS))
         yield _again(study, budget), "looks further"
