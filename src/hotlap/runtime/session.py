@@ -205,6 +205,8 @@ class Session:
             return True
         observed = self.assignment.instrument(Observe)
         limit = observed.epoch_end_seconds if observed is not None else 0.0
+        if place_in_group(self._torch)[1] > 1:  # each rank would decide by its own clock, and wait for the others
+            return False
         return limit > 0 and self._observer.awaits_epoch_end(limit, step_seconds)
 
     def _close_block(self) -> None:
