@@ -63,7 +63,7 @@ def tune(tmp_path: Path, device: Callable[..., SimulatedDevice]) -> Callable[...
             env={**os.environ, **variables},
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=1800,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -90,14 +90,22 @@ def test_a_device_without_bfloat16_is_given_float16(tune: Callable[..., Tuned]) 
     assert 1 < gain["low"] == pytest.approx(gain["high"], rel=1e-3)
 
 
-@pytest.mark.parametrize(("kind", "most"), [("a100", 16.0), ("h100", 13.8), ("laptop", 5.0)])
-def test_a_device_with_bfloat16_is_given_it(kind: str, most: float, tune: Callable[..., Tuned]) -> None:
-    """No plan gains more than products do. TF32 next to it, which the search tries too, gives nothing."""
+BFLOAT16, TF32 = {"mixed-precision": {"dtype": "bfloat16"}}, {"matmul-precision": {"precision": "high"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "levers", "most"), [("a100", TF32, 8.0), ("h100", TF32, 6.8), ("laptop", BFLOAT16, 5.0)]
+)
+def test_a_device_with_both_is_given_what_is_faster_on_it(
+    kind: str, levers: dict[str, Any], most: float, tune: Callable[..., Tuned]
+) -> None:
+    """No plan gains more than products do. TF32 multiplies eight times as fast as float32 on the large devices, so that
+    the casts of mixed precision do not pay for matrices of this size; on the laptop's it is only half as fast again."""
     found = tune(kind)
     (device,) = found.study["machine"]["accelerators"]
     assert {"bfloat16", "tf32"} <= set(device["native_dtypes"])
     assert found.study["status"] == "finished"
-    assert found.plan["levers"] == {"mixed-precision": {"dtype": "bfloat16"}}
+    assert found.plan["levers"] == levers
     gain = found.plan["hotlap"]["gain"]
     assert 1.2 < gain["low"] <= gain["high"] < most
     assert gain["low"] == pytest.approx(gain["high"], rel=1e-3)
