@@ -41,6 +41,7 @@ RUNS = {
     "hardware": TracedRun(SIMULATED, ("tests/gpu",), ("-m", "gpu"), has_device=True),
     "own": TracedRun(SIMULATED, ("tests/on_device",), ("-m", "slow or not slow")),
     "rooms": TracedRun(CPU, tuple(f"tests/{it}" for it in ("levers", "diagnose", "runtime", "machine"))),
+    "inference": TracedRun(CPU, ("tests/inference",)),
     "trials": TracedRun(
         CPU,
         tuple(f"tests/{it}" for it in ("trial", "procedures", "measure", "watch", "cli", "check")),
