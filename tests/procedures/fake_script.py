@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 import world
+from fake_steps import invariants_of, steps_of
 
 from hotlap.records import (
     Accelerator,
@@ -28,7 +29,6 @@ from hotlap.records import (
     EvaluationFacts,
     GradientGroup,
     Instrument,
-    Invariants,
     LaunchRequest,
     LoaderFacts,
     LoaderRate,
@@ -45,7 +45,6 @@ from hotlap.records import (
     Run,
     ScriptFacts,
     Setting,
-    Steps,
     Stopped,
     SweepLoader,
     TimedOut,
@@ -308,10 +307,10 @@ class FakeExecutor(OneSlot):
             seed=arm.seed,
             ending=ending,
             facts=self._facts(arm),
-            steps=_steps(
+            steps=steps_of(
                 phases, self._losses(arm, done, noise), round(script.samples_per_step * script.scale(arm)) or 1
             ),
-            invariants=_invariants(done),
+            invariants=invariants_of(done),
             startup_seconds=startup,
             wall_seconds=startup + done * sum(phases.values()),
             host_peak_bytes=round(script.peak_bytes * script.scale(arm) * script.peak_factor(arm.plan)),
@@ -479,30 +478,3 @@ def _told(value: object) -> object:
     fields = ((it.name, getattr(value, it.name), it.default) for it in msgspec.structs.fields(value))
     told = {name: _told(given) for name, given, default in fields if given != default}
     return {type(value).__name__: told} if isinstance(value, Instrument) else told
-
-
-def _steps(phases: dict[str, float], losses: tuple[float | None, ...], samples: int) -> Steps:
-    rows = len(losses)
-    wall = sum(phases.values())
-    diverged = any(it is None for it in losses) and any(it is not None for it in losses)
-    return Steps(
-        wall_seconds=(wall,) * rows,
-        phases=(
-            ("data_wait", (phases["data"],) * rows),
-            ("host_to_device", (0.0,) * rows),
-            ("forward", (phases["compute"] / 2,) * rows),
-            ("backward", (phases["compute"] / 2,) * rows),
-            ("optimizer", (phases["optimizer"],) * rows),
-            ("other", (0.0,) * rows),
-        ),
-        outside_seconds=(0.0,) * rows,
-        samples=(samples,) * rows,
-        loss=losses,
-        not_finite=tuple(row for row, it in enumerate(losses) if it is None) if diverged else (),
-    )
-
-
-def _invariants(steps: int) -> Invariants:
-    return Invariants(
-        learning_rates=((0.1,),) * steps, samples=(1,) * steps, training=(True,) * steps, trainable=(4,) * steps
-    )

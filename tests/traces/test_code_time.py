@@ -11,23 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from layers_in_traces import BACKWARD_THREAD, ENGINE, backward, module, sequence, two_layers
 from test_reference import REFERENCE, TRACES
 from trace_writer import MAIN_THREAD, TraceWriter
 
-from hotlap.cli.main import main
 from hotlap.traces import Attribution, code_time, operators, read_trace
 from hotlap.traces.code_records import CodeTime, DirectedTime
-
-BACKWARD_THREAD = 7
-ENGINE = "autograd::engine::evaluate_function: "
-
-
-def module(writer: TraceWriter, name: str, start: float, length: float, **where: Any) -> None:
-    writer.host("python", f"nn.Module: {name}", start, length, **where)
-
-
-def sequence(number: int, forward_thread: int = 0) -> dict[str, int]:
-    return {"Sequence number": number, "Fwd thread id": forward_thread}
 
 
 def of(writer: TraceWriter, folder: Path, **options: Any) -> CodeTime:
@@ -51,33 +40,6 @@ def modules(code: CodeTime) -> dict[str, tuple[float, ...]]:
 
 def lines(code: CodeTime) -> dict[str, tuple[float, ...]]:
     return {it.place: microseconds(it.device) for it in code.lines}
-
-
-def two_layers(writer: TraceWriter, begin: float = 0) -> None:
-    """Write a model with two linear layers and an own operator: 50 and 70 in the layers, 5 outside."""
-    writer.host("python", "train.py(5): step", begin, 500)
-    module(writer, "Net_0", begin + 10, 200)
-    writer.host("python", "model.py(9): forward", begin + 11, 198)
-    for number, length in enumerate((50, 70)):
-        at = begin + 20 + 50 * number
-        module(writer, f"Linear_{number}", at, 40)
-        writer.host("python", "torch/nn/modules/linear.py(110): forward", at + 1, 38)
-        writer.host("operator", "aten::addmm", at + 5, 20, **sequence(10 + number))
-        writer.launch("gemm", at + 7, begin + 1000 + 100 * number, length)
-    writer.host("operator", "aten::relu", begin + 150, 20, **sequence(12))
-    writer.launch("relu", begin + 152, begin + 1300, 5)
-
-
-def backward(
-    writer: TraceWriter, number: int, start: float, kernel_at: float, length: float, forward_thread: int = 1,
-    thread: int = BACKWARD_THREAD,
-) -> None:  # fmt: skip
-    """Write an engine operator and the operator it calls, which has no sequence number."""
-    args = sequence(number, forward_thread)
-    writer.host("operator", ENGINE + "AddmmBackward0", start, 40, thread=thread, **args)
-    writer.host("operator", "AddmmBackward0", start + 2, 30, thread=thread, **args)
-    writer.host("operator", "aten::mm", start + 4, 20, thread=thread)
-    writer.launch("gemm_backward", start + 6, kernel_at, length, thread=thread)
 
 
 def test_inner_modules_count_for_outer_modules(tmp_path: Path) -> None:
@@ -420,87 +382,3 @@ def test_backward_of_a_real_trace_goes_to_the_line_of_forward() -> None:
     found = {it.place.split("(")[1][:2]: it.device.backward_nanoseconds / 1000 for it in code.lines}
     assert (found["46"], found["47"]) == (expected["model"], expected["loss"])
     assert code.unmapped_backward.device.backward_nanoseconds / 1000 == expected["neither"] > 0
-
-
-# ---------------------------------------------------------------------------------------------
-# The page and the document
-# ---------------------------------------------------------------------------------------------
-
-
-def page(writer: TraceWriter, folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    assert main(["trace", "--full", *options, str(writer.write(folder / "trace.json"))]) == 0
-    return capsys.readouterr().out
-
-
-def test_the_page_shows_modules_as_a_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    writer = TraceWriter()
-    two_layers(writer)
-    backward(writer, 10, 600, 2000, 100)
-    shown = page(writer, tmp_path, capsys)
-    table = shown[shown.index("Device time by module") :].splitlines()
-    assert table[2].split() == ["module", "self", "total", "forward", "backward", "of", "the", "trace"]
-    assert table[3].startswith("  Net  ")
-    assert table[4].startswith("    Linear (2)  ")
-    assert table[4].split()[2:] == ["220", "us", "220", "us", "120", "us", "100", "us", "20", "%"]
-    assert "Device time by function of your code" in shown
-    assert "not recorded" not in shown
-
-
-def test_more_rows_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    writer = TraceWriter()
-    for number in range(12):
-        module(writer, f"Layer{number}_0", number * 100, 50)
-        writer.host("operator", "aten::mm", number * 100 + 5, 10)
-        writer.launch("gemm", number * 100 + 6, 5000 + 100 * number, 20 + number)
-    shown = page(writer, tmp_path, capsys)
-    assert "2 more (--rows)" in shown
-    assert "Layer1 " not in shown
-    shown = page(writer, tmp_path, capsys, "--rows", "12")
-    assert "more (--rows)" not in shown
-    assert "Layer1 " in shown
-
-
-def test_one_sentence_where_nothing_was_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    writer = TraceWriter()
-    writer.host("operator", "aten::mm", 0, 10)
-    writer.launch("gemm", 5, 100, 20)
-    shown = page(writer, tmp_path, capsys)
-    assert shown.count("Time by module and source line was not recorded: pass `with_stack=True`") == 1
-    assert "by module\n" not in shown
-
-
-def test_the_document_has_them_in_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    writer = TraceWriter()
-    two_layers(writer)
-    document = json.loads(page(writer, tmp_path, capsys, "--json"))
-    code = document["traces"][0]["code"]
-    (net, linear) = code["modules"]
-    assert (net["path"], linear["path"], linear["instances"]) == (["Net"], ["Net", "Linear"], 2)
-    assert linear["device"]["forward_self_seconds"] == pytest.approx(120e-6)
-    assert code["lines"][0]["place"] == "model.py(9): forward"
-
-
-def test_a_row_for_each_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    writer = TraceWriter()
-    two_layers(writer)
-    document = json.loads(page(writer, tmp_path, capsys, "--json", "--instances"))
-    found = {
-        "/".join(it["path"]): (it["instances"], it["device"]["forward_seconds"])
-        for it in document["traces"][0]["code"]["modules"]
-    }
-    assert found == {
-        "Net_0": (1, pytest.approx(125e-6)),
-        "Net_0/Linear_1": (1, pytest.approx(70e-6)),
-        "Net_0/Linear_0": (1, pytest.approx(50e-6)),
-    }
-
-
-def test_control_characters_in_module_names_are_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    writer = TraceWriter()
-    module(writer, "\x1b[2J\u202eEvil\nName_0", 0, 100)
-    writer.host("operator", "aten::mm", 10, 10)
-    writer.launch("gemm", 15, 200, 20)
-    shown = page(writer, tmp_path, capsys)
-    assert "Evil Name" in shown
-    assert "\x1b" not in shown
-    assert "\u202e" not in shown

@@ -8,7 +8,8 @@ from typing import Any
 import fakes
 import msgspec
 import pytest
-from materials import batch_rates, batch_search, full_material, loader_rates, losses, memory, scale_prediction
+from materials import batch_rates, batch_search, full_material, loader_rates, losses, memory
+from records_of_other_kinds import scale_prediction
 
 from hotlap.evidence import MemoryTimeline
 from hotlap.measure.parity.curves import loss_curves
