@@ -16,11 +16,26 @@ def piece(folder: Path | None, name: str, kind: type[Piece], measure: Callable[[
     if folder is None:
         return measure()
     path = folder / f"{name}.json"
-    if path.exists():
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+    earlier = stored(path, kind)
+    if earlier is not None:
+        return earlier
     found = measure()
-    folder.mkdir(parents=True, exist_ok=True)
+    store(path, found)
+    return found
+
+
+def stored(path: Path | None, kind: type[Piece]) -> Piece | None:
+    """What an earlier run of the same command stored there; None if it stored nothing."""
+    if path is None or not path.exists():
+        return None
+    return msgspec.json.decode(path.read_bytes(), type=kind)
+
+
+def store(path: Path | None, found: object) -> None:
+    """Replace the file at once, so that a kill leaves the old one or the new one. Without a path nothing is stored."""
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".tmp")
     unfinished.write_bytes(msgspec.json.encode(found))
     unfinished.replace(path)
-    return found

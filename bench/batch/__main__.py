@@ -29,11 +29,13 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
 import msgspec
 
+from bench.pieces import store, stored
 from bench.report import command_line, table, write
 from hotlap.api import local_executor
 from hotlap.experiment.options import BatchChoices, Options
@@ -183,27 +185,10 @@ def _measured(name: str, cap: int | None, pieces: Path | None) -> Progress:
             workload=workload,
             executor=lambda: local_executor(Path(folder), Isolation()),
             choices=BatchChoices(most=most, flag=example.flag),
-            progress=stored(piece) or Progress(script=name),
-            store=lambda progress: store(piece, progress),
+            progress=stored(piece, Progress) or Progress(script=name),
+            store=partial(store, piece),
         )
         return bench.run()
-
-
-def stored(piece: Path | None) -> Progress | None:
-    """What an earlier run of this command finished."""
-    if piece is None or not piece.exists():
-        return None
-    return msgspec.json.decode(piece.read_bytes(), type=Progress)
-
-
-def store(piece: Path | None, progress: Progress) -> None:
-    """Replace the file at once, so that a kill leaves the old one or the new one."""
-    if piece is None:
-        return
-    piece.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = piece.with_suffix(".tmp")
-    unfinished.write_bytes(msgspec.json.encode(progress))
-    unfinished.replace(piece)
 
 
 def sizes_around(search: BatchSearch, most: int) -> tuple[int, ...]:

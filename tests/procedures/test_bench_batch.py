@@ -28,12 +28,11 @@ from bench.batch.__main__ import (
     rival_of,
     sizes_around,
     slower_of,
-    store,
-    stored,
     summary,
     text_of,
     verdict_of,
 )
+from bench.pieces import store, stored
 
 
 class Stopper(Exception):
@@ -193,15 +192,15 @@ def test_what_is_finished_is_not_measured_again_after_a_kill(tmp_path: Path) -> 
             raise Stopper
 
     for _ in range(3):
-        running = bench(stored(piece), fixed_share=0.5)
+        running = bench(stored(piece, Progress), fixed_share=0.5)
         running.store = keep
         with pytest.raises(Stopper):
             running.run()
     assert [it.name for it in piece.parent.iterdir()] == ["toy.json"]
-    running = bench(stored(piece), fixed_share=0.5)
+    running = bench(stored(piece, Progress), fixed_share=0.5)
     running.store = keep
     done = running.run()
     assert done.compared[: len(kept[4].compared)] == kept[4].compared and done.swept[0] == kept[1].swept[0]
     assert len(done.compared) == CONFIRMING_REPLICATES and done.search == kept[0].search
     assert summary(done).verdict in ("kept", "open", "broken")
-    assert stored(piece) == done
+    assert stored(piece, Progress) == done

@@ -10,6 +10,7 @@ from pathlib import Path
 from hotlap.api.engine import (
     STUDIES,
     OnProgress,
+    Search,
     batch_search,
     begin,
     inference_search,
@@ -26,10 +27,8 @@ from hotlap.experiment.options import (
     EstimateChoices,
     Options,
     ScaleChoices,
-    check,
     with_quick_budget,
 )
-from hotlap.levers.api import all_levers
 from hotlap.objective import USUAL_SLOWDOWN, for_inference
 from hotlap.records import USUAL_LEVEL, InferenceGoal, NetworkMode, Objective, Study, Workload
 from hotlap.study import BATCHES, INFERENCES, MEMORIES, PROFILES, SCALES
@@ -122,13 +121,8 @@ def profile(
     options = Options(
         budget_seconds=budget_seconds, seed=seed, batch_sizes=batch_sizes, network=network, unprotected=unprotected
     )
-    return begin(
-        _workload(script, arguments, module, Path(directory)),
-        options,
-        root=Path(directory) / PROFILES,
-        on_progress=on_progress or say_nothing,
-        search=profile_search,
-    )
+    workload = _workload(script, arguments, module, Path(directory))
+    return _begun(workload, options, profile_search, Path(directory) / PROFILES, on_progress)
 
 
 def batch(
@@ -163,13 +157,8 @@ def batch(
         network=network,
         unprotected=unprotected,
     )
-    return begin(
-        workload_of(script, arguments, module),
-        options,
-        root=Path(directory) / BATCHES,
-        on_progress=on_progress or say_nothing,
-        search=batch_search,
-    )
+    workload = workload_of(script, arguments, module)
+    return _begun(workload, options, batch_search, Path(directory) / BATCHES, on_progress)
 
 
 def infer(
@@ -236,13 +225,7 @@ def infer(
         network=network,
         unprotected=unprotected,
     )
-    return begin(
-        workload,
-        with_quick_budget(options),
-        root=Path(directory) / INFERENCES,
-        on_progress=on_progress or say_nothing,
-        search=inference_search,
-    )
+    return _begun(workload, with_quick_budget(options), inference_search, Path(directory) / INFERENCES, on_progress)
 
 
 def memory(
@@ -286,26 +269,8 @@ def memory(
         network=network,
         unprotected=unprotected,
     )
-    return begin(
-        workload_of(script, arguments, module),
-        options,
-        root=Path(directory) / MEMORIES,
-        on_progress=on_progress or say_nothing,
-        search=memory_search,
-    )
-
-
-def _workload(
-    script: str | os.PathLike[str] | Callable[..., object], arguments: Sequence[str], module: bool, directory: Path
-) -> Workload:
-    """As :func:`workload_of`; a function is written as a script below ``directory``."""
-    if isinstance(script, str | os.PathLike):
-        return workload_of(script, arguments, module)
-    if module:
-        raise UsageError("A function is no module.", remedy="Leave out `module`.")
-    path = script_of_function(script, directory)
-    here = Path.cwd()
-    return workload_of(path.relative_to(here) if path.is_relative_to(here) else path, arguments, module=False)
+    workload = workload_of(script, arguments, module)
+    return _begun(workload, options, memory_search, Path(directory) / MEMORIES, on_progress)
 
 
 def scale(
@@ -351,14 +316,26 @@ def scale(
         price_per_device_hour=price_per_device_hour,
     )
     options = Options(seed=seed, scale=cluster, network=network, unprotected=unprotected)
-    check(options, all_levers())
-    return begin(
-        workload_of(script, arguments, module),
-        options,
-        root=Path(directory) / SCALES,
-        on_progress=on_progress or say_nothing,
-        search=scale_search,
-    )
+    workload = workload_of(script, arguments, module)
+    return _begun(workload, options, scale_search, Path(directory) / SCALES, on_progress)
+
+
+def _begun(workload: Workload, options: Options, search: Search, root: Path, on_progress: OnProgress | None) -> Study:
+    """A study of another kind than a search for levers, in the folder of its kind."""
+    return begin(workload, options, root=root, on_progress=on_progress or say_nothing, search=search)
+
+
+def _workload(
+    script: str | os.PathLike[str] | Callable[..., object], arguments: Sequence[str], module: bool, directory: Path
+) -> Workload:
+    """As :func:`workload_of`; a function is written as a script below ``directory``."""
+    if isinstance(script, str | os.PathLike):
+        return workload_of(script, arguments, module)
+    if module:
+        raise UsageError("A function is no module.", remedy="Leave out `module`.")
+    path = script_of_function(script, directory)
+    here = Path.cwd()
+    return workload_of(path.relative_to(here) if path.is_relative_to(here) else path, arguments, module=False)
 
 
 def workload_of(script: str | os.PathLike[str], arguments: Sequence[str], module: bool) -> Workload:

@@ -101,7 +101,7 @@ class Parser(argparse.ArgumentParser):
 def fitted(text: str, width: int) -> str:
     """Break a help text for a terminal of that width; paragraphs are filled, and a comment moves below its command.
 
-    A text that fits is returned as it is.
+    A text that fits is returned unchanged.
     """
     if all(len(it) <= width for it in text.splitlines()):
         return text

@@ -76,25 +76,21 @@ def compare(store: Store, rank: int, ranks: int, plan: Plan, patience: timedelta
         return
     own = hashlib.sha256(msgspec.json.encode(plan.settings)).hexdigest().encode()
     store.set(f"{_KEY}{rank}", (own + _SEPARATOR + platform.node().encode()).decode())
-    if rank:
-        _require_same(store, 0, rank, own, patience)
-        return
-    for other in range(1, ranks):
-        _require_same(store, other, other, own, patience)
+    for other in range(1, ranks) if rank == 0 else (0,):
+        theirs, node = _shown_by(other, store, patience)
+        if theirs != own:
+            differs = f"Rank {rank} on {platform.node()}" if rank else f"Rank {other} on {node}"
+            raise ScriptError(f"{differs} has another plan than rank 0.", remedy="Give every node the same plan file.")
 
 
-def _require_same(store: Store, other: int, named: int, own: bytes, patience: timedelta) -> None:
+def _shown_by(rank: int, store: Store, patience: timedelta) -> tuple[bytes, str]:
+    """The digest of that rank's plan, and the rank's node."""
     try:
-        store.wait([f"{_KEY}{other}"], patience)
+        store.wait([f"{_KEY}{rank}"], patience)
     except RuntimeError as error:
         raise ScriptError(
-            f"Rank {other} runs without a plan of hotlap's: it showed none in {patience.total_seconds():g} s.",
+            f"Rank {rank} runs without a plan of hotlap's: it showed none in {patience.total_seconds():g} s.",
             remedy="Start the script with `hotlap run --plan` on every node, or on none.",
         ) from error
-    theirs, _, node = store.get(f"{_KEY}{other}").partition(_SEPARATOR)
-    if theirs != own:
-        here = platform.node() if named != other else node.decode(errors="replace")
-        raise ScriptError(
-            f"Rank {named} on {here} has another plan than rank 0.",
-            remedy="Give every node the same plan file.",
-        )
+    digest, _, node = store.get(f"{_KEY}{rank}").partition(_SEPARATOR)
+    return digest, node.decode(errors="replace")

@@ -1,7 +1,7 @@
 """Seconds of a collective between so many ranks: ring and tree, over the links within a node and between nodes.
 
 A ring passes ``ranks - 1`` messages (an all-reduce twice as many), of which all together are ``(ranks - 1) / ranks`` of
-the buffer; a tree sends the buffer up and down, in as many messages as it is deep. Both are described by Thakur,
+the buffer; a tree sends the buffer up and down, with a message for each of its levels. Both are described by Thakur,
 Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in MPICH"; NCCL chooses between them
 by size. In a ring through several nodes all messages go at the pace of the slowest link.
 """

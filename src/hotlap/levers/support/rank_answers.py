@@ -1,8 +1,8 @@
 """What one rank can be given of another's share while the other trains on. Not a lever.
 
 Most scripts write their checkpoint on rank 0 alone, where no collective can be called. But a rank that writes one has
-not begun its next step, which no other rank can complete without it: until then each rank's share stays as it is after
-the last update. So a thread of each rank answers the others' requests, over connections of its own.
+not begun its next step, which no other rank can complete without it. Until then no rank's share changes. So a thread of
+each rank answers the others' requests, over connections of its own.
 
 A rank that is done waits until the others are done as well, since they may still write their last checkpoint.
 """
@@ -83,7 +83,7 @@ class RankAnswers:
         return answers
 
     def give(self, name: str, version: int, parts: Parts) -> None:
-        """From now on answer requests for this share, as it is after so many updates."""
+        """From now on answer requests for this share, after so many updates."""
         with self._given:
             self._shares[name] = (version, parts)
             self._given.notify_all()

@@ -233,7 +233,7 @@ class _Share:
         return id(weight) not in self._not_mine
 
     def held_from(self, optimizer: Any) -> None:
-        """Remember this rank's state as it is after an update; the next one changes it in place."""
+        """Remember this rank's state after an update; the next update changes it in place."""
         state = optimizer.state
         self._held = [(self._positions[id(it)], state[it]) for it in self._mine if it in state]
         self._update.record()

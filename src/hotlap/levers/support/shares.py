@@ -66,7 +66,7 @@ def send_from_owners(torch: Any, shares: Sequence[Sequence[list[Any]]], group: A
 
 
 def _flat(torch: Any, bucket: list[Any], *, filled: bool) -> Any:
-    """One tensor for the bucket, filled with its weights where they are sent. A single one is sent as it is."""
+    """One tensor for the bucket, filled with its weights where they are sent. A single weight needs no copy."""
     first = bucket[0]
     if len(bucket) == 1 and first.is_contiguous():
         return first.detach()

@@ -61,7 +61,7 @@ def install(place: Place, asked: WatchFailedPasses) -> None:
     def around_step(optimizer: Any, take: Fetch) -> Any:
         try:
             return take()  # which may call the model: only an error leaves a mark
-        except Exception:
+        except Exception:  # raised again to the script; that the update failed is noted
             running.add("update")
             raise
 
