@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from hotlap import plan as plans_of
+from hotlap.diagnose.api import Group, all_rules
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.observe import Observation, account_of
 from hotlap.experiment.plan_ahead import Launches
 from hotlap.experiment.quiet import quietly, runs_of_replicate
 from hotlap.experiment.trials import Arm, Failure, Trials
+from hotlap.levers.api import Lever
 from hotlap.levers.data import loader as loader_lever
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import (
@@ -32,6 +34,9 @@ from hotlap.records import (
     SweepLoader,
 )
 from hotlap.wording import number
+
+COMPUTE: frozenset[Group] = frozenset({"compute", "compile", "host"})
+"""Groups of rules whose levers make no loader faster."""
 
 _SWEEP_SECONDS_PER_SETTING = 4.0
 _MODEL_ARMS = (plans_of.EMPTY, plans_of.EMPTY)
@@ -113,13 +118,27 @@ def note_bounds(draft: StudyDraft, bounds: Bounds) -> None:
     )
 
 
-def situation_with(situation: Situation, plan: Plan, run: Run) -> Situation:
-    """The situation with ``plan`` switched on: the time account of ``run``, and the ceilings that the plan keeps."""
+def answers_only(lever: Lever, groups: Collection[Group]) -> bool:
+    """Whether all rules that the lever addresses belong to these groups; False if it names none, or an unknown one.
+
+    The rules show what a lever speeds up.
+    """
+    rules = all_rules()
+    return bool(lever.addresses) and all(it in rules and rules[it].group in groups for it in lever.addresses)
+
+
+def situation_with(situation: Situation, plan: Plan, run: Run, levers: Mapping[str, Lever]) -> Situation:
+    """The situation with ``plan`` switched on: the time account of ``run``, and the ceilings that the plan keeps.
+
+    The loader alone was timed without the plan. Its ceiling stays only if no lever of the plan can make loading faster.
+    """
     phases, _ = account_of(run)
     per_sample = phases.wall / max(1e-9, phases.samples_per_step)
-    loader_changed = any(it.lever == "loader" for it in plan.settings)
+    loads_as_before = all(
+        answers_only(levers[it.lever], COMPUTE) and not levers[it.lever].environment(it) for it in plan.settings
+    )
     ceilings = tuple(
-        _rebound(it, per_sample) for it in situation.ceilings if it.name == "loader-alone" and not loader_changed
+        _rebound(it, per_sample) for it in situation.ceilings if it.name == "loader-alone" and loads_as_before
     )
     return msgspec.structs.replace(
         situation,

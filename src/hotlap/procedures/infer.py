@@ -186,7 +186,7 @@ class _InferenceSearch(Search):
                 self._give_up(it.lever, f"{added} gives more, and takes its place.", None)
         self._draft.decide(outcome, plan=candidate)
         self._plan = candidate
-        self._situation = situation_with(self._baseline_situation, candidate, run)
+        self._situation = situation_with(self._baseline_situation, candidate, run, self._levers)
         self._open = [it for it in self._open if self._is_of_host(it)]
 
     def _close_if_final(self, name: str) -> None:

@@ -169,7 +169,7 @@ class Ladder:
                 self._draft.decide(outcome, plan=candidate, **NOT_VERIFIED_ANY_MORE)
                 self._plan = candidate
                 self._used = self._trials.options.goal.used_after(self._used, outcome.verdict.comparison)
-                self._situation = situation_with(self._baseline_situation, candidate, run)
+                self._situation = situation_with(self._baseline_situation, candidate, run, self._levers)
             elif first is None:
                 self._draft.decide(outcome)
             first = first or outcome

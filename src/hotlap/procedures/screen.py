@@ -14,7 +14,8 @@ from statistics import fmean
 from typing import TypeAlias
 
 from hotlap import plan as plans_of
-from hotlap.diagnose.api import Group, all_rules
+from hotlap.diagnose.api import Group
+from hotlap.experiment.ceilings import COMPUTE, answers_only
 from hotlap.experiment.comparing import comparison_within_launch
 from hotlap.experiment.costs import FEWEST_ROUNDS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Shape
 from hotlap.experiment.draft import StudyDraft
@@ -55,7 +56,6 @@ _ENOUGH_FOR_NOISE = 3
 _SCREENINGS = ((FEWEST_ROUNDS, 1.0), (FEWEST_ROUNDS // 2, 0.5), (FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, 0.25))
 """Rounds of a screening, and the length of its blocks as a share of the usual; the usual one first."""
 
-_COMPUTE: frozenset[Group] = frozenset({"compute", "compile", "host"})
 _DATA: frozenset[Group] = frozenset({"data"})
 
 
@@ -244,17 +244,11 @@ def bound_of(lever: Lever, situation: Situation) -> float | None:
     bounds = [lever.bound(situation)]
     everywhere = any(lever.environment(it) for it in lever.candidates(situation))
     for ceiling in () if everywhere else situation.ceilings:
-        is_compute = ceiling.name == "loader-alone" and _answers_only(lever, _COMPUTE)
-        is_loader = ceiling.name == "model-alone" and _answers_only(lever, _DATA) and situation.facts.device == "cpu"
+        is_compute = ceiling.name == "loader-alone" and answers_only(lever, COMPUTE)
+        is_loader = ceiling.name == "model-alone" and answers_only(lever, _DATA) and situation.facts.device == "cpu"
         if ceiling.bound_speedup is not None and (is_compute or is_loader):
             bounds.append(ceiling.bound_speedup * (1 + USUAL_LAUNCH_NOISE))
     return min((it for it in bounds if it is not None), default=None)
-
-
-def _answers_only(lever: Lever, groups: frozenset[Group]) -> bool:
-    """Whether all rules that the lever addresses belong to these groups; False if it names none, or an unknown one."""
-    rules = all_rules()
-    return bool(lever.addresses) and all(it in rules and rules[it].group in groups for it in lever.addresses)
 
 
 def _reason_to_skip(lever: Lever, situation: Situation, options: Options) -> Skipped | None:

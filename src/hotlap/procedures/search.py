@@ -264,7 +264,7 @@ class Search(Ladder):
 
     def _prospects_after(self, plan: Plan, run: Run) -> Sequence[Prospect]:
         """The levers worth screening on top of this plan."""
-        self._situation = situation_with(self._baseline_situation, plan, run)
+        self._situation = situation_with(self._baseline_situation, plan, run, self._levers)
         found, _ = self._prospects([it for it in self._open if it not in {one.lever for one in plan.settings}])
         self._seen_with.update({it.lever.name: plans_of.EMPTY for it in found})
         return found
@@ -275,7 +275,7 @@ class Search(Ladder):
         A lever that was screened is screened again only if its bound is now large enough for one screening to show it.
         """
         self._plan, self._verified = settled.plan, (settled.plan, verification)
-        self._situation = situation_with(self._baseline_situation, settled.plan, verification.run)
+        self._situation = situation_with(self._baseline_situation, settled.plan, verification.run, self._levers)
         self._draft.decide_all(settled.outcomes, plan=settled.plan, **self._shown_by(verification))
         for it in settled.outcomes:
             self._close_if_final(it.lever)
