@@ -63,7 +63,7 @@ def _verified(study: Study, comparison: Comparison) -> Headline:
     details = [text.sentence(study.status_text)] if study.status_text else []
     details += [how_measured(speed), *map(text.sentence, speed.remarks)]
     if study.status == "out-of-budget":
-        details.append("The budget ended the search before every lever was tried.")
+        details.append("The budget ended the search before every lever was tried and proved.")
     elif study.status in ("interrupted", "running"):
         details.append("The search was ended before every lever was tried.")
     if not speed.baseline_agrees:
