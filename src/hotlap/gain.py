@@ -23,8 +23,8 @@ def comparison_of_plan(study: Study) -> Comparison | None:
     return whole[-1] if whole else None
 
 
-def is_noise(look: Seen) -> bool:
-    """Whether one look at a lever showed more than the step's own times allow, which is no gain."""
+def exceeds_bound(look: Seen) -> bool:
+    """Whether one look at a lever showed more than the step's own times allow: how much it gives is hidden by noise."""
     return look.bound is not None and look.speedup > look.bound
 
 

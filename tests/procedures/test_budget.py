@@ -147,16 +147,16 @@ def test_a_requested_screening_tries_nothing_in_any_budget() -> None:
     assert any(b'"collect-evidence"' in it for it in executor.requests)
 
 
-@pytest.mark.parametrize(("bound", "is_noise"), [(1.2, True), (2.0, False), (None, False)])
-def test_a_look_above_the_levers_bound_is_noise_and_no_gain(bound: float | None, is_noise: bool) -> None:
+@pytest.mark.parametrize(("bound", "is_hidden"), [(1.2, True), (2.0, False), (None, False)])
+def test_of_a_look_above_the_levers_bound_only_the_bound_is_shown(bound: float | None, is_hidden: bool) -> None:
     """What only computing half as long can show is more than a bound of 1.2 allows."""
     study, _ = search(script(), 3600, quick=True, levers=named(lever("half", bound=bound)))
     look = verdicts(study)["half"]
     assert isinstance(look, Seen) and look.speedup > 1.4 and look.bound == bound
-    assert ("noise, not a gain" in look.reason) == is_noise
+    assert ("noise hides what it gives" in look.reason) == is_hidden
     answer = headline(study)
     shown = " ".join((answer.sentence, *answer.details))
-    assert (f"{look.speedup:.2f}x" in shown) != is_noise and ("half (1.20x at most)" in shown) == is_noise
+    assert (f"{look.speedup:.2f}x" in shown) != is_hidden and ("half (1.20x at most)" in shown) == is_hidden
 
 
 def test_what_a_search_had_no_time_for_is_seen() -> None:

@@ -224,7 +224,8 @@ def _loader_ceiling(facts: ScriptFacts, phases: PhaseAccount, rates: tuple[Loade
 def _shows_the_model(facts: ScriptFacts, phases: PhaseAccount, delta: float) -> bool:
     """Whether the time account already shows what the model alone takes, so that it needs no launches.
 
-    So it is on a CPU if the training process fetches its batches itself: nothing goes on at the same time. On a device
+    So it is on a CPU if the training process fetches its batches itself: nothing goes on at the same time. Loading
+    leaves other data in the caches, so that a step may also compute faster where another process loads. On a device
     the ceiling bounds no lever if steps wait less for data than the smallest gain worth having.
     """
     if facts.device.partition(":")[0] == "cpu":
@@ -237,7 +238,10 @@ def _model_by_account(phases: PhaseAccount) -> list[Ceiling]:
     if computing <= 0:
         return []
     per_sample = computing / max(1e-9, phases.samples_per_step)
-    text = f"The model alone, without the wait for data, trains {number(1 / per_sample)} samples per second."
+    text = (
+        f"By the time account, the model without the wait for data trains {number(1 / per_sample)} samples per second; "
+        "where another process loads it may be faster still, since its data then stays in the caches."
+    )
     bound = max(1.0, phases.wall / computing)
     return [Ceiling(name="model-alone", seconds_per_sample=per_sample, bound_speedup=bound, text=text)]
 

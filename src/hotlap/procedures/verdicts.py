@@ -97,8 +97,8 @@ def seen(choice: Screened, gain: float, goal: Goal) -> Seen:
     rounds, bound = choice.rounds, choice.bound
     if bound is not None and gain > bound:
         reason = (
-            f"One replicate of {rounds} rounds showed {ratio(gain)}, but by the step's own times the lever can give "
-            f"{ratio(bound)} at most: that is noise, not a gain."
+            f"One replicate of {rounds} rounds showed {ratio(gain)}. By the step's own times the lever can give "
+            f"{ratio(bound)} at most, so that noise hides what it gives."
         )
     else:
         reason = (

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.gain import is_noise
+from hotlap.gain import exceeds_bound
 from hotlap.records import Comparison, Finding, FindingKind, Kept, Outcome, Seen, Skipped, Study
 from hotlap.render import text
 from hotlap.render.blocks import Tone
@@ -88,8 +88,8 @@ def _fate(name: str, outcome: Outcome | None) -> tuple[Tone, str]:
     if isinstance(verdict, Skipped):
         why = text.sentence(verdict.reason)
         return tone, f"{lever} is {word}. {why}" if verdict.already else f"{lever} was not tried. {why}"
-    if isinstance(verdict, Seen) and verdict.bound is not None and is_noise(verdict):
-        return tone, f"{lever} can give {text.ratio(verdict.bound)} at most, and one replicate showed only noise."
+    if isinstance(verdict, Seen) and verdict.bound is not None and exceeds_bound(verdict):
+        return tone, f"{lever} can give {text.ratio(verdict.bound)} at most; one replicate showed more, which is noise."
     if isinstance(verdict, Seen):
         return tone, f"{lever} reached {text.ratio(verdict.speedup)} in one replicate, not proved."
     begin = f"Addressed by {lever}" if isinstance(verdict, Kept) else f"{lever} tried"

@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.gain import is_noise, own_comparison
+from hotlap.gain import exceeds_bound, own_comparison
 from hotlap.records import (
     SECONDS_PER_SAMPLE,
     Comparison,
@@ -153,7 +153,7 @@ def verdict_word(outcome: Outcome) -> tuple[Tone, str]:
         case Failed():
             return "bad", "failed"
         case Seen() as look:
-            return "neutral", "noise" if is_noise(look) else "not proved"
+            return "neutral", "above its bound" if exceeds_bound(look) else "not proved"
         case Skipped(already=True):
             return "neutral", "in the script"
     return "neutral", "skipped"
@@ -163,7 +163,7 @@ def _speedup_cell(comparison: Comparison | None, verdict: Verdict) -> str:
     if isinstance(verdict, Seen):
         if verdict.metric != SECONDS_PER_SAMPLE:
             return ""
-        if verdict.bound is not None and is_noise(verdict):
+        if verdict.bound is not None and exceeds_bound(verdict):
             return f"{text.ratio(verdict.bound)}  at most"
         return f"{text.ratio(verdict.speedup)}  no interval"
     if comparison is None and isinstance(verdict, QualityLost) and verdict.speedup is not None:

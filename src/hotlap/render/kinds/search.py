@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hotlap.gain import comparison_of_plan, is_noise
+from hotlap.gain import comparison_of_plan, exceeds_bound
 from hotlap.history import Entry
 from hotlap.objective import is_speed, judge, option_words
 from hotlap.records import (
@@ -165,8 +165,8 @@ def _unfinished(study: Study) -> Headline:
 def _quick_look(study: Study) -> Headline:
     """The measurements of a quick look, without a claim."""
     looked = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, Seen)]
-    noise = [(lever, it) for lever, it in looked if is_noise(it)]
-    best = sorted((it for it in looked if it not in noise), key=lambda it: -it[1].speedup)[:_SEEN_SHOWN]
+    hidden = [(lever, it) for lever, it in looked if exceeds_bound(it)]
+    best = sorted((it for it in looked if it not in hidden), key=lambda it: -it[1].speedup)[:_SEEN_SHOWN]
     metric = _other_metric(study)
     shown = [
         f"{text.one_line(lever)} {text.ratio(1 / it.speedup if metric else it.speedup)}"
@@ -176,15 +176,15 @@ def _quick_look(study: Study) -> Headline:
     if shown:
         of_what = f"{metric} with " if metric else ""
         sentence = f"Quick look, nothing proved: {of_what}{text.listed(shown)} in one replicate, without an interval."
-    elif noise:
-        sentence = "Quick look, nothing proved: one replicate of each lever showed no gain, or only noise."
+    elif hidden:
+        sentence = "Quick look, nothing proved: one replicate of each lever showed no gain, or more than is possible."
     elif looked:
         better = f"had less {metric}" if metric else "was faster"
         sentence = f"Quick look, nothing proved: no lever that was measured {better} in one replicate."
     else:
         sentence = "Quick look, nothing proved: no lever was measured."
     details = [text.sentence(study.status_text)] if study.status_text else []
-    details += [_noise_words(noise)] if noise else []
+    details += [_hidden_words(hidden)] if hidden else []
     details += step_words(study)
     costs = [it for it in study.findings if it.kind == "cost"]
     if costs:
@@ -193,10 +193,10 @@ def _quick_look(study: Study) -> Headline:
     return Headline("neutral", sentence, tuple(details))
 
 
-def _noise_words(noise: Sequence[tuple[str, Seen]]) -> str:
-    """What looks showed although arithmetic forbids it."""
-    at_most = [f"{text.one_line(lever)} ({text.ratio(it.bound or 0.0)} at most)" for lever, it in noise[:_SEEN_SHOWN]]
-    return f"Noise, since more was measured than the step's own times allow: {text.listed(at_most)}."
+def _hidden_words(hidden: Sequence[tuple[str, Seen]]) -> str:
+    """Levers of which more was measured than arithmetic allows, with what it allows."""
+    at_most = [f"{text.one_line(lever)} ({text.ratio(it.bound or 0.0)} at most)" for lever, it in hidden[:_SEEN_SHOWN]]
+    return f"Noise hides what these give, since more was measured than is possible: {text.listed(at_most)}."
 
 
 def _so_far(study: Study) -> str:

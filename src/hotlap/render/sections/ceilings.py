@@ -17,7 +17,7 @@ title = "Ceilings"
 
 _MEANINGS = {
     "loader-alone": "No model can train faster than this loader delivers.",
-    "model-alone": "No loader can make this model train faster.",
+    "model-alone": "The rate without any wait for data.",
     "matmul": "Every operation at the measured matmul rate.",
 }
 _LEAD = (
