@@ -47,6 +47,15 @@ def test_the_choice_is_compared_with_the_best() -> None:
     assert "promise of 3 % is not kept" in text and "| gpt-small | ddp | zero-1 | 25.0 % |" in text
 
 
+def test_a_gain_below_one_percent_is_no_reason_to_leave_ddp() -> None:
+    steps = (step("ddp", 2, 1.0, 1.0), step("zero-1", 2, 1.4, 1.5), step("fsdp2", 2, 0.995, 2.0))
+    chosen, _, regret = msgspec.structs.replace(ROW, steps=steps).choice(2)
+    assert (chosen.strategy, regret) == ("ddp", 0.0)
+    steps = (*steps[:2], step("fsdp2", 2, 0.98, 2.0))
+    chosen, _, regret = msgspec.structs.replace(ROW, steps=steps).choice(2)
+    assert (chosen.strategy, regret) == ("fsdp2", 1.0)
+
+
 def test_a_finished_piece_is_not_measured_again(tmp_path: Path) -> None:
     (tmp_path / "gpt-small.json").write_bytes(msgspec.json.encode(ROW))
     assert kept(tmp_path, "gpt-small") == ROW
