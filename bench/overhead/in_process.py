@@ -29,6 +29,8 @@ def model_of(kind: str) -> tuple[nn.Module, int]:
     if kind == "many-layers":
         layers = [layer for _ in range(100) for layer in (nn.Linear(32, 32), nn.Tanh())]
         return nn.Sequential(*layers, nn.Linear(32, 10)), 32
+    if kind == "small":
+        return nn.Sequential(nn.Linear(256, 384), nn.ReLU(), nn.Linear(384, 384), nn.ReLU(), nn.Linear(384, 10)), 256
     return nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)), 256
 
 

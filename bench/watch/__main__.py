@@ -17,14 +17,14 @@ from hotlap.measure.student import quantile
 from hotlap.trial.process import run_module
 
 ALLOWED = 1.01
-KINDS = ("tiny", "medium", "many-layers")
+KINDS = ("tiny", "small", "medium", "many-layers")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.watch", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
-    parser.add_argument("--launches", type=int, default=5)
-    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--launches", type=int, default=8)
+    parser.add_argument("--turns", type=int, default=16)
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     results = [measure(kind, arguments.launches, arguments.turns, arguments.device) for kind in KINDS]

@@ -95,3 +95,20 @@ def test_the_printed_command_can_be_typed(work: Path, capsys: pytest.CaptureFixt
     assert script == ["train.py", "--epochs", "1"]
     budget = again.index("--budget")
     assert again[:budget] == given and len(again) == budget + 2
+
+
+@pytest.mark.parametrize("command", ["profile", "memory", "batch"])
+def test_another_command_is_given_how_the_script_can_be_run(
+    command: str, work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    carried = ["--network", "none", "--startup-limit=5m", "--study", "else where", "--unprotected"]
+    engine = Engine(executor=lambda directory, isolation: FakeExecutor())
+    assert main([command, "--quiet", "--seed", "3", *carried, "train.py", "--epochs", "1"], engine=engine) == 0
+    shown = capsys.readouterr().out.replace("\\\n", " ")
+    commands = [line.split("#")[0] for line in shown.splitlines() if line.strip().startswith("hotlap tune")]
+    assert commands, shown
+    for it in commands:
+        again, script = parser_of("tune").split(shlex.split(it)[2:])
+        assert script == ["train.py", "--epochs", "1"]
+        typed = [word for word in again if word not in ("--goal", "memory")]
+        assert typed[: len(carried)] == carried and "--seed" not in again

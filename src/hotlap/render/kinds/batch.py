@@ -10,6 +10,7 @@ from hotlap.render import text
 from hotlap.render.batch_search import advice_sentences, knee_sentence, search_rows
 from hotlap.render.blocks import Fact
 from hotlap.render.brief import Row
+from hotlap.render.carried import carried_options
 from hotlap.render.kinds.api import Headline
 from hotlap.render.step_words import step_words
 
@@ -72,7 +73,8 @@ def _size(row: tuple[str, ...]) -> str:
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     """A search for levers at the script's own batch size."""
     if study.status == "finished":
-        yield f"hotlap tune {text.command(study.workload)}", "tries levers at its own batch size"
+        target = text.command(study.workload, *carried_options(study))
+        yield f"hotlap tune {target}", "tries levers at its own batch size"
 
 
 def result(entry: Entry) -> str:

@@ -9,6 +9,7 @@ from hotlap.records import Study
 from hotlap.render import text
 from hotlap.render.blocks import Fact
 from hotlap.render.brief import Row
+from hotlap.render.carried import carried_options
 from hotlap.render.kinds.api import Headline
 from hotlap.render.memory import (
     estimate_rows,
@@ -85,8 +86,9 @@ def _of_module(row: list[str]) -> str:
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     """Searches for the batch size and for levers that save memory."""
     if study.status == "finished":
-        yield f"hotlap batch {text.command(study.workload)}", "finds what batch size fits and pays"
-        yield f"hotlap tune --goal memory {text.command(study.workload)}", "tries levers that save it"
+        target = text.command(study.workload, *carried_options(study))
+        yield f"hotlap batch {target}", "finds what batch size fits and pays"
+        yield f"hotlap tune --goal memory {target}", "tries levers that save it"
 
 
 def result(entry: Entry) -> str:

@@ -8,6 +8,7 @@ from hotlap.history import Entry
 from hotlap.records import Study
 from hotlap.render import text
 from hotlap.render.brief import Row
+from hotlap.render.carried import carried_options
 from hotlap.render.kinds.api import Headline
 from hotlap.render.scaling import process_remarks, process_rows, process_sentence
 
@@ -45,7 +46,7 @@ def summary_rows(study: Study) -> Iterator[Row]:
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     """A prediction beyond this machine."""
     if study.status == "finished":
-        yield f"hotlap scale {text.command(study.workload)}", "predicts more devices"
+        yield f"hotlap scale {text.command(study.workload, *carried_options(study))}", "predicts more devices"
 
 
 def result(entry: Entry) -> str:

@@ -9,6 +9,7 @@ from hotlap.records import Finding, Study
 from hotlap.render import text
 from hotlap.render.blocks import Fact
 from hotlap.render.brief import NO_BREAK, Row
+from hotlap.render.carried import carried_options
 from hotlap.render.disturbance import in_sentence, on_threads_left, while_busy
 from hotlap.render.findings import label, place
 from hotlap.render.kinds.api import Headline
@@ -105,10 +106,11 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         given = map(text.shell_word, study.repeated_options)
         yield " ".join(("hotlap profile", *given, text.command(study.workload))), "starts again"
     elif levers:
-        only = ("--only", ",".join(levers))
-        yield f"hotlap tune {text.command(study.workload, *only)}", "tries the levers for these findings"
+        options = (*carried_options(study), "--only", ",".join(levers))
+        yield f"hotlap tune {text.command(study.workload, *options)}", "tries the levers for these findings"
     else:
-        yield f"hotlap tune {text.command(study.workload)}", "tries every lever that could gain here"
+        target = text.command(study.workload, *carried_options(study))
+        yield f"hotlap tune {target}", "tries every lever that could gain here"
     if study.findings:
         yield f"hotlap findings {text.shell_word(study.findings[0].rule)}", "explains the first finding"
     if study.trace_path:

@@ -9,6 +9,7 @@ from hotlap.records import Study
 from hotlap.render import text
 from hotlap.render.blocks import Fact
 from hotlap.render.brief import Row
+from hotlap.render.carried import carried_options
 from hotlap.render.kinds.api import Headline
 from hotlap.render.scaling import (
     change_sentence,
@@ -64,7 +65,8 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         return
     if study.directory:
         yield text.of_study("hotlap scale --nodes 8 --link 400Gb --from", study.directory), "predicts another cluster"
-        yield f"hotlap tune --nproc 1,2 {text.command(study.workload)}", "measures how it scales here"
+        target = text.command(study.workload, *carried_options(study))
+        yield f"hotlap tune --nproc 1,2 {target}", "measures how it scales here"
 
 
 def result(entry: Entry) -> str:
