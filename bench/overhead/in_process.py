@@ -26,11 +26,10 @@ def model_of(kind: str) -> tuple[nn.Module, int]:
     """A model by name, and the width of its input."""
     if kind == "tiny":
         return nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 10)), 16
-    if kind == "many-layers":
-        layers = [layer for _ in range(100) for layer in (nn.Linear(32, 32), nn.Tanh())]
+    if kind in ("some-layers", "many-layers"):
+        count = 100 if kind == "many-layers" else 30
+        layers = [layer for _ in range(count) for layer in (nn.Linear(32, 32), nn.Tanh())]
         return nn.Sequential(*layers, nn.Linear(32, 10)), 32
-    if kind == "small":
-        return nn.Sequential(nn.Linear(256, 384), nn.ReLU(), nn.Linear(384, 384), nn.ReLU(), nn.Linear(384, 10)), 256
     return nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)), 256
 
 

@@ -62,7 +62,7 @@ def _mean_step(training: Training, device: str, seconds: float) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kind", choices=("tiny", "small", "medium", "many-layers"), default="tiny")
+    parser.add_argument("--kind", choices=("tiny", "some-layers", "many-layers"), default="tiny")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--turns", type=int, default=16)
     parser.add_argument("--stretch-seconds", type=float, default=1.1, help="long enough for a row")
