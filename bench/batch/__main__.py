@@ -16,7 +16,7 @@ The search promises a knee within 3 % of the best throughput. The result is *kep
 *broken* where it is above, and else *open*. How far estimates of memory are off is measured by ``bench.estimate``.
 
 With ``--pieces FOLDER`` the search and each replicate are stored as soon as they are finished, and the same command
-goes on after them. One example takes five to eight minutes on two quiet cores.
+goes on after them. One example takes eight to eleven minutes on two quiet cores.
 """
 
 from __future__ import annotations
@@ -85,6 +85,9 @@ SWEEP_SECONDS = 30.0
 """A sweep has another replicate if those before took less than this."""
 
 CONFIRMING_REPLICATES = 5
+COMPARED_SECONDS = 30.0
+"""What a replicate of the comparison is to time. Samples vary in length, so that few steps say little."""
+MOST_ROUNDS = 200
 CONFIDENCE = 0.95
 PROMISED = 0.03
 ROUNDS = 6
@@ -136,6 +139,14 @@ def rival_of(progress: Progress) -> int:
     knee = progress.search.knee if progress.search is not None else 0
     others = [it for it in rates_of(progress) if it.size != knee]
     return max(others, key=lambda it: it.rate).size if others else 0
+
+
+def rounds_of(progress: Progress, sizes: Sequence[int]) -> int:
+    """The rounds in which these sizes train for so long as a comparison lasts, by what the sweep saw of them."""
+    own = progress.search.own if progress.search is not None else 1
+    rates = {it.size: it.rate for it in rates_of(progress)}
+    seconds = sum(progress.step_seconds * size / own / rates.get(size, 1.0) for size in sizes)
+    return max(ROUNDS, min(MOST_ROUNDS, round(COMPARED_SECONDS / (BLOCK_STEPS * seconds)))) if seconds > 0 else ROUNDS
 
 
 def slower_of(progress: Progress) -> Estimate | None:
@@ -230,7 +241,9 @@ class Bench:
         self._sweep(timer, sizes_around(search, self._largest(search)))
         rival = rival_of(self.progress)
         while rival and len(self.progress.compared) < CONFIRMING_REPLICATES:
-            turns, _ = timer.taken((rival, search.knee), SWEEP_REPLICATES + len(self.progress.compared))
+            sizes = (rival, search.knee)
+            number = SWEEP_REPLICATES + len(self.progress.compared)
+            turns, _ = timer.taken(sizes, number, rounds_of(self.progress, sizes))
             if not _complete(turns):
                 self._note(turns, trouble=f"{rival} and {search.knee} could not be compared.")
                 break
@@ -295,11 +308,11 @@ class _Turns:
     executor: Executor
     changer: Changer
 
-    def taken(self, sizes: Sequence[int], number: int) -> tuple[Replicate, tuple[int, ...]]:
+    def taken(self, sizes: Sequence[int], number: int, rounds: int = ROUNDS) -> tuple[Replicate, tuple[int, ...]]:
         """A replicate, and the sizes that failed in it."""
         request = TurnRequest(
             arms=tuple(map(self._assignment, sizes)),
-            rounds=ROUNDS,
+            rounds=rounds,
             block_steps=BLOCK_STEPS,
             order_seed=number,
             warm_up_limit_seconds=WARM_UP_SECONDS,
