@@ -18,14 +18,14 @@ from msgspec import inspect as types
 from hotlap.diagnose.profile import Profile
 from hotlap.evidence import RunEvidence
 from hotlap.records import ArtefactProof, Assignment, Check, Patch, Study
-from hotlap.study.records import Header, LaunchAnswer, MachineAnswer, TurnAnswer
+from hotlap.study.records import CollectivesAnswer, Header, LaunchAnswer, MachineAnswer, TurnAnswer
 from hotlap.study.trust import Signatures
 
 PAGE = Path(__file__).parents[1] / "study-format.md"
 BEGIN, END = "<!-- records: begin -->", "<!-- records: end -->"
 ROOTS = (
-    Header, MachineAnswer, LaunchAnswer, TurnAnswer, Study, Profile, Check, Patch, Assignment, RunEvidence,
-    ArtefactProof, Signatures
+    Header, MachineAnswer, LaunchAnswer, TurnAnswer, CollectivesAnswer, Study, Profile, Check, Patch, Assignment,
+    RunEvidence, ArtefactProof, Signatures
 )  # fmt: skip
 """What the files hold; all other records are parts of these."""
 

@@ -16,6 +16,7 @@ from hotlap.cli import arguments, options, screen, studies
 from hotlap.cli.answers import show_answer
 from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import price
+from hotlap.cli.resuming import add_resume_option, resumed
 from hotlap.errors import UsageError
 from hotlap.experiment.options import ScaleChoices, check
 from hotlap.levers.api import all_levers
@@ -40,6 +41,7 @@ examples:
   hotlap scale --from .hotlap/scale/20260131-142501-337 --nodes 8 --link 50GB/s
                                             another cluster, from the step measured before
   hotlap scale --from trace.json.gz --gpus-per-node 8 --node-link 300GB/s
+  hotlap scale --resume                     continue the last study where it was interrupted
   hotlap scale --device-price 2.50 --mtbf 50000h --checkpoint-time 60s ... train.py
 
 Links are of one device, in one direction. exit code: as of `hotlap tune`."""
@@ -50,6 +52,13 @@ _HOURS = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s?(h|d|y)?")
 _UNITS_OF_HOURS = {"h": 3600.0, "d": 86400.0, "y": 365.25 * 86400.0, None: 3600.0}
 _MOST_NODES = 100_000
 _MOST_PER_NODE = 1024
+
+
+_OF_THE_STUDY = (
+    "source", "nodes", "gpus_per_node", "device", "link", "link_latency", "node_link", "utilisation", "device_price",
+    "mtbf", "checkpoint_time", "seed", "show_output", "startup_limit", "block_limit", "network", "unprotected",
+    "python",
+)  # fmt: skip
 
 
 def parser() -> Parser:
@@ -90,6 +99,7 @@ def parser() -> Parser:
     )
     options.add_seed_option(made)
     options.add_study_options(made, rounds=False)
+    add_resume_option(made)
     return made
 
 
@@ -98,6 +108,9 @@ def main(words: list[str], engine: api.Engine) -> int:
     made = parser()
     own, target = made.split(words)
     choices = made.parse_args(own)
+    if choices.resume:
+        options.refuse_changed(made, choices, _OF_THE_STUDY)
+        return resumed(choices, target, choices.study / SCALES, "scale", engine, {"scale": engine.scale})
     asked = _asked(choices)
     if choices.source is not None:
         if target:

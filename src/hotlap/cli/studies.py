@@ -43,15 +43,17 @@ def new_study(
     return _carry_out(choices, workload, begin)
 
 
-def resumed_study(choices: argparse.Namespace, path: Path, given: Workload | None, engine: api.Engine) -> int:
-    """Resume an interrupted study and return its exit code.
+def resumed_study(
+    choices: argparse.Namespace, path: Path, given: Workload | None, engine: api.Engine, search: api.Search
+) -> int:
+    """Resume an interrupted study by the procedure that made it, and return its exit code.
 
     ``given`` is its command again, if that contains secrets. Raises :class:`hotlap.errors.HotlapError`.
     """
     path = path.absolute()
     opening = opening_of(path, given)
     approval(choices)(opening)  # before the live display could cover the question
-    go_on = partial(api.go_on, path, approve=only(opening), given=given, executor=engine.executor, search=engine.search)
+    go_on = partial(api.go_on, path, approve=only(opening), given=given, executor=engine.executor, search=search)
     return _carry_out(choices, given, go_on)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from functools import partial
 
 import msgspec
 
@@ -12,11 +12,12 @@ from hotlap.cli import cluster, options, studies
 from hotlap.cli.arguments import Parser, whole
 from hotlap.cli.cluster import add_cluster_options, cluster_from
 from hotlap.cli.goals import add_goal_options
-from hotlap.cli.named import named_folder
-from hotlap.cli.trust import add_trust_option
+from hotlap.cli.resuming import add_resume_option, resumed
 from hotlap.cli.workload import add_python_option, interpreter_from, workload_from
 from hotlap.errors import UsageError
+from hotlap.experiment.options import Options
 from hotlap.procedures.processes import checked_counts
+from hotlap.records import StudyKind
 from hotlap.study import SCALES
 
 _DESCRIPTION = """\
@@ -40,6 +41,7 @@ examples:
   hotlap tune --resume                         continue the last study where it was interrupted
   hotlap tune --resume .hotlap/20260131-142501-337 train.py --wandb-key KEY
                                                secrets are not stored: give the command again
+  hotlap tune --nproc 1,2,4 --resume           continue the last measurement by number of processes
 
 A budget is overrun by at most one start or one step of the script, which cannot be cut off. One that
 is too small for a proof ends in a quick look, which claims nothing and says which budget is enough.
@@ -77,8 +79,7 @@ def parser() -> Parser:
         "--nproc", type=_counts, default=(), metavar="N,N",
         help="try no lever; measure the script in these numbers of processes, each with the script's own batch",
     )  # fmt: skip
-    made.add_argument("--resume", action="store_true", help="continue a study, by default the last one")
-    add_trust_option(made)
+    add_resume_option(made)
     return made
 
 
@@ -87,13 +88,14 @@ def main(words: list[str], engine: api.Engine) -> int:
     made = parser()
     own, target = made.split(words)
     choices = options.parsed_options(made, own)
-    if choices.resume and choices.nproc:
-        raise UsageError("--nproc begins a new study.", remedy="Omit --resume.")
     if choices.resume:
         options.refuse_changed(made, choices, _OF_THE_STUDY)
-        path, command = _study_named(target, choices.study)
-        given = workload_from(command, "tune") if command else None
-        return studies.resumed_study(choices, named_folder(path, "search"), given, engine)
+        procedures: dict[StudyKind, api.Search] = {"search": engine.search, "processes": engine.processes}
+        if choices.nproc:
+            del procedures["search"]
+            root = choices.study / SCALES
+            return resumed(choices, target, root, "processes", engine, procedures, partial(_agrees, choices.nproc))
+        return resumed(choices, target, choices.study, "search", engine, procedures)
     workload = workload_from(target, "tune", interpreter_from(choices))
     chosen = msgspec.structs.replace(options.options_from(choices), cluster=cluster_from(choices))
     if choices.nproc:
@@ -102,24 +104,17 @@ def main(words: list[str], engine: api.Engine) -> int:
     return studies.new_study(choices, workload, chosen, choices.study, engine, engine.search)
 
 
+def _agrees(counts: tuple[int, ...], stored: Options) -> None:
+    """Refuse other numbers of processes than the study's. Raises :class:`UsageError`."""
+    if checked_counts(stored.processes) != counts:
+        raise UsageError(
+            f"The study compares {', '.join(map(str, stored.processes))} processes.",
+            remedy="A study continues with its original options; begin a new one without --resume.",
+        )
+
+
 def _counts(text: str) -> tuple[int, ...]:
     try:
         return checked_counts([whole(1, it) for it in text.split(",")])
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error.what)) from error
-
-
-def _study_named(words: list[str], root: Path) -> tuple[Path, list[str]]:
-    """Return the study to resume, and the command that was given again, if any."""
-    if not words:
-        return root, []
-    path = Path(words[0])
-    if path.is_dir() and not (path / "__main__.py").exists():
-        return path, words[1:]
-    if len(words) > 1 or path.is_dir():
-        return root, words
-    raise UsageError(
-        f"{words[0]!r} is not the folder of a study.",
-        remedy="After --resume give a study's folder or nothing. The study stores its script and arguments; give "
-        "the whole command again only if they contain secrets.",
-    )

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar, overload
 import msgspec
 
 from hotlap.cluster.questions import (
+    CollectivesQuestion,
     LaunchQuestion,
     MachineQuestion,
     NodeAnswer,
@@ -20,7 +21,16 @@ from hotlap.cluster.questions import (
     TurnsQuestion,
 )
 from hotlap.errors import ClusterError, HotlapError
-from hotlap.records import LaunchRequest, Machine, Replicate, Run, Slot, TurnRequest
+from hotlap.records import (
+    CollectiveRates,
+    CollectivesRequest,
+    LaunchRequest,
+    Machine,
+    Replicate,
+    Run,
+    Slot,
+    TurnRequest,
+)
 
 _Answer = TypeVar("_Answer")
 _Read_co = TypeVar("_Read_co", covariant=True)
@@ -76,6 +86,14 @@ class ClusterExecutor:
     def machine(self) -> Machine:
         """Facts about the first node and its measured rates."""
         return self._machine
+
+    def collectives(self, request: CollectivesRequest) -> CollectiveRates:
+        """Collectives between processes of the first node that is left."""
+        asked = self._begin(CollectivesQuestion(request=request), self.slots()[0], _rates)
+        try:
+            return asked.result()
+        finally:
+            asked.cancel()
 
     def slots(self) -> tuple[Slot, ...]:
         """The nodes that are left."""
@@ -197,6 +215,11 @@ def _only_run(answer: NodeAnswer, lost: Sequence[str], node: str) -> Run:
 
 def _runs(answer: NodeAnswer, lost: Sequence[str], node: str) -> tuple[Run, ...]:
     return answer.runs
+
+
+def _rates(answer: NodeAnswer, lost: Sequence[str], node: str) -> CollectiveRates:
+    assert answer.collectives is not None
+    return answer.collectives
 
 
 def _replicate(answer: NodeAnswer, lost: Sequence[str], node: str) -> Replicate:

@@ -11,6 +11,7 @@ import msgspec
 
 from hotlap.cluster.journey import Parcel, packed
 from hotlap.cluster.questions import (
+    CollectivesQuestion,
     LaunchQuestion,
     MachineQuestion,
     NodeAnswer,
@@ -89,3 +90,5 @@ def _answered(executor: OneSlot, question: NodeQuestion) -> NodeAnswer:
             return NodeAnswer(replicate=executor.take_turns(request))
         case MachineQuestion():
             return NodeAnswer(machine=executor.machine())
+        case CollectivesQuestion(request=request):
+            return NodeAnswer(collectives=executor.collectives(request))

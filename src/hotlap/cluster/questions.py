@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from hotlap.records import LaunchRequest, Machine, Record, Replicate, Run, TurnRequest
+from hotlap.records import (
+    CollectiveRates,
+    CollectivesRequest,
+    LaunchRequest,
+    Machine,
+    Record,
+    Replicate,
+    Run,
+    TurnRequest,
+)
 
 
 class LaunchQuestion(Record, frozen=True, kw_only=True, tag="launch"):
@@ -29,7 +38,13 @@ class MachineQuestion(Record, frozen=True, kw_only=True, tag="machine"):
     """A request for the facts and rates of a node."""
 
 
-NodeQuestion: TypeAlias = LaunchQuestion | TogetherQuestion | TurnsQuestion | MachineQuestion
+class CollectivesQuestion(Record, frozen=True, kw_only=True, tag="collectives"):
+    """A request for the collectives between processes of a node."""
+
+    request: CollectivesRequest
+
+
+NodeQuestion: TypeAlias = LaunchQuestion | TogetherQuestion | TurnsQuestion | MachineQuestion | CollectivesQuestion
 
 
 class NodeAnswer(Record, frozen=True, kw_only=True):
@@ -38,5 +53,6 @@ class NodeAnswer(Record, frozen=True, kw_only=True):
     runs: tuple[Run, ...] = ()
     replicate: Replicate | None = None
     machine: Machine | None = None
+    collectives: CollectiveRates | None = None
     error: str = ""
     remedy: str = ""

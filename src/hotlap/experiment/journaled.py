@@ -16,9 +16,20 @@ from itertools import cycle
 
 import msgspec
 
-from hotlap.records import Assignment, LaunchRequest, Machine, Record, Replicate, Run, TurnRequest
+from hotlap.errors import ClusterError, HotlapError
+from hotlap.records import (
+    Assignment,
+    CollectiveRates,
+    CollectivesRequest,
+    LaunchRequest,
+    Machine,
+    Record,
+    Replicate,
+    Run,
+    TurnRequest,
+)
 from hotlap.redact import redacted_record, redacted_request, secrets_in_environment, secrets_of
-from hotlap.study import Answer, Journal, LaunchAnswer, MachineAnswer, TurnAnswer
+from hotlap.study import Answer, CollectivesAnswer, Journal, LaunchAnswer, MachineAnswer, TurnAnswer
 from hotlap.trial.executor import Executor
 
 _MOST_HOSTS = 100
@@ -60,6 +71,23 @@ class JournaledExecutor:
         machine = redacted_record(self._inner.machine(), self._secrets_in_environment)
         self._keep(MachineAnswer(key=key, ordinal=ordinal, elapsed_seconds=self._elapsed(), answer=machine))
         return machine
+
+    def collectives(self, request: CollectivesRequest) -> CollectiveRates:
+        """Collectives of this machine, or what the journal has of them. Where they cannot be measured the answer is
+        journaled too: its ``error``."""
+        key, ordinal, known = self._look_up("collectives", request)
+        if isinstance(known, CollectivesAnswer):
+            self._count(known)
+            return known.answer
+        try:
+            rates = self._inner.collectives(request)
+        except ClusterError:  # nothing was measured: the study resumes when nodes are back
+            raise
+        except HotlapError as error:
+            rates = CollectiveRates(error=error.what)
+        rates = redacted_record(rates, self._secrets_in_environment)
+        self._keep(CollectivesAnswer(key=key, ordinal=ordinal, elapsed_seconds=self._elapsed(), answer=rates))
+        return rates
 
     def launch(self, request: LaunchRequest) -> Run:
         """Run one child, or replay it from the journal."""

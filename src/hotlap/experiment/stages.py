@@ -61,7 +61,10 @@ def opened(
     trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
     trials.step_source = "call" if kind == "inference" else trials.step_source
     blank = msgspec.structs.replace(blank_study(workload, options, journal), kind=kind)
-    return trials, StudyDraft(blank, trials, journal, on_progress)
+    draft = StudyDraft(blank, trials, journal, on_progress)
+    if kind != "search":
+        draft.update()  # a study that is killed at once must be resumed as what it is
+    return trials, draft
 
 
 def guarded(draft: StudyDraft, work: Callable[[], None], interrupted: Callable[[], None]) -> Study:

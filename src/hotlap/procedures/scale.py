@@ -26,6 +26,7 @@ from hotlap.records import (
     AccountMemory,
     Cluster,
     CollectiveRates,
+    CollectivesRequest,
     Link,
     Machine,
     MeasuredStep,
@@ -41,7 +42,6 @@ from hotlap.scaling import predict, step_of
 from hotlap.scaling.published import Device, devices, validated_errors
 from hotlap.study import Journal, load_study
 from hotlap.traces import read_trace
-from hotlap.trial.collectives import measured_collectives
 from hotlap.trial.executor import Executor
 
 _MEMORY_STEPS = 4
@@ -90,7 +90,7 @@ def _measure(trials: Trials, draft: StudyDraft) -> None:
     draft.update(memory=memory)
     step = _step(draft.study, memory)
     choices = trials.options.scale
-    rates = _collectives(draft, choices, observation.facts, machine)
+    rates = _collectives(trials, draft, observation.facts, machine)
     try:
         found = predicted(step, observation.facts, machine, choices, rates, draft.study.model_flop_utilisation)
     except UsageError:
@@ -143,9 +143,10 @@ def _devices_here(choices: ScaleChoices, machine: Machine) -> int:
 
 
 def _collectives(
-    draft: StudyDraft, choices: ScaleChoices, facts: ScriptFacts, machine: Machine
+    trials: Trials, draft: StudyDraft, facts: ScriptFacts, machine: Machine
 ) -> tuple[CollectiveRates, ...]:
     """Measured for two and for four processes, unless the links within a node are known."""
+    choices = trials.options.scale
     here = _devices_here(choices, machine)
     if choices.device or choices.node_link or here < 2:
         return ()
@@ -158,10 +159,11 @@ def _collectives(
         )
     counts = sorted({2, min(_MOST_MEASURED_PROCESSES, most)})
     draft.report("profile", "Collectives between processes of this machine")
-    try:
-        return tuple(measured_collectives(it, kind) for it in counts)
-    except HotlapError as error:
-        raise HotlapError(error.what, remedy="Give --node-link to do without the measurement.") from error
+    rates = tuple(trials.executor.collectives(CollectivesRequest(processes=it, device=kind)) for it in counts)
+    error = next((it.error for it in rates if it.error), "")
+    if error:
+        raise HotlapError(error, remedy="Give --node-link to do without the measurement.")
+    return rates
 
 
 def device_of(choices: ScaleChoices) -> Device | None:

@@ -148,7 +148,7 @@ from hotlap.records.quality import (
     ScoreQuality,
     TaskQuality,
 )
-from hotlap.records.requests import Assignment, LaunchRequest, Slot, TurnRequest
+from hotlap.records.requests import Assignment, CollectivesRequest, LaunchRequest, Slot, TurnRequest
 from hotlap.records.run_account import OutsideKind, OutsidePart, RunAccount
 from hotlap.records.runs import (
     Block,
@@ -295,6 +295,7 @@ __all__ = [
     "CollectiveName",
     "CollectiveRate",
     "CollectiveRates",
+    "CollectivesRequest",
     "Comparison",
     "CompileReport",
     "Completed",

@@ -42,6 +42,13 @@ class Slot(Record, frozen=True, kw_only=True):
     name: str
 
 
+class CollectivesRequest(Record, frozen=True, kw_only=True):
+    """Time collectives between so many processes, on the ``device`` that they compute on: ``cpu`` or ``cuda``."""
+
+    processes: int
+    device: str = "cpu"
+
+
 class LaunchRequest(Record, frozen=True, kw_only=True):
     """One child alone: run until ``steps`` steps are done, or until ``seconds`` have passed since the
     first step and at least ``minimum_steps`` are done, or until the script ends by itself. Before it starts, it waits

@@ -31,10 +31,12 @@ class CollectiveRate(Record, frozen=True, kw_only=True):
 
 class CollectiveRates(Record, frozen=True, kw_only=True):
     """The collectives of this machine. ``hidden_share`` is the share of the shorter of a collective and a computation
-    that vanished when both ran at the same time: 1 where they do not hinder each other, 0 where they take turns."""
+    that vanished when both ran at the same time: 1 where they do not hinder each other, 0 where they take turns.
+    ``error`` says why there are none."""
 
     rates: tuple[CollectiveRate, ...] = ()
     hidden_share: float | None = None
+    error: str = ""
 
 
 Strategy: TypeAlias = Literal["ddp", "zero-1", "fsdp2"]

@@ -17,7 +17,7 @@ A study is a folder::
 """
 
 from hotlap.study.journal import Journal, attach_to, create_study, open_study
-from hotlap.study.kinds import command_of
+from hotlap.study.kinds import command_of, resumes
 from hotlap.study.latest import Last, Need, is_study, last_study
 from hotlap.study.layout import (
     BATCHES,
@@ -50,7 +50,7 @@ from hotlap.study.reading import (
     read_header,
     studies_in,
 )
-from hotlap.study.records import Answer, Header, LaunchAnswer, MachineAnswer, TurnAnswer
+from hotlap.study.records import Answer, CollectivesAnswer, Header, LaunchAnswer, MachineAnswer, TurnAnswer
 from hotlap.study.trust import Approve, Opening, completed, refuse_foreign
 
 __all__ = [
@@ -74,6 +74,7 @@ __all__ = [
     "WATCHES",
     "Answer",
     "Approve",
+    "CollectivesAnswer",
     "Header",
     "Journal",
     "Last",
@@ -98,5 +99,6 @@ __all__ = [
     "opening_of",
     "read_header",
     "refuse_foreign",
+    "resumes",
     "studies_in",
 ]

@@ -27,8 +27,8 @@ KINDS: Final[Mapping[StudyKind, Made]] = MappingProxyType(
         "inference": Made("infer"),
         "memory": Made("memory"),
         "watch": Made("run"),
-        "scale": Made("scale"),
-        "processes": Made("tune"),
+        "scale": Made("scale", resumes=True),
+        "processes": Made("tune", resumes=True),
     }
 )
 

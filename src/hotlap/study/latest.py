@@ -17,14 +17,17 @@ from hotlap.study.kinds import command_of, resumes
 from hotlap.study.layout import JOURNAL
 from hotlap.study.reading import latest_study, load_study, made_here, studies_in
 
-Need: TypeAlias = Literal["answer", "plan", "search"]
-"""What a command needs of a study: an ``answer`` (at least the time account), a ``plan`` with a lever in it, or a
-``search`` that can be resumed."""
+Need: TypeAlias = Literal["answer", "plan", "search", "scale", "processes"]
+"""What a command needs of a study: an ``answer`` (at least the time account), a ``plan`` with a lever in it, or that it
+is of this kind and can be resumed: a ``search``, a prediction (``scale``), or a comparison of numbers of
+``processes``."""
 
 _LACKS: dict[Need, str] = {
     "answer": "ended without results",
     "plan": "kept no lever",
     "search": "cannot be resumed",
+    "scale": "is not of `hotlap scale`",
+    "processes": "is not of `hotlap tune --nproc`",
 }
 
 
@@ -85,8 +88,8 @@ def _reason_against(directory: Path, need: Need) -> str:
 def _has(study: Study, need: Need) -> bool:
     if need == "plan":
         return bool(study.plan.settings)
-    if need == "search":
-        return resumes(study)
+    if need in ("search", "scale", "processes"):
+        return study.kind == need and resumes(study)
     return study.account_before is not None or (study.watch is not None and study.watch.steps > 0)
 
 

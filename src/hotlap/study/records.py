@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from hotlap.records import Machine, Record, Replicate, Run, Source, Workload
+from hotlap.records import CollectiveRates, Machine, Record, Replicate, Run, Source, Workload
 
 
 class Header(Record, frozen=True, kw_only=True, tag="header"):
@@ -55,4 +55,13 @@ class TurnAnswer(Record, frozen=True, kw_only=True, tag="turns"):
     answer: Replicate
 
 
-Answer: TypeAlias = MachineAnswer | LaunchAnswer | TurnAnswer
+class CollectivesAnswer(Record, frozen=True, kw_only=True, tag="collectives"):
+    """The answer of ``Executor.collectives``."""
+
+    key: str
+    ordinal: int
+    elapsed_seconds: float
+    answer: CollectiveRates
+
+
+Answer: TypeAlias = MachineAnswer | LaunchAnswer | TurnAnswer | CollectivesAnswer

@@ -12,7 +12,18 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol, overload
 
-from hotlap.records import Isolation, LaunchRequest, Machine, Replicate, Run, Slot, TurnRequest
+from hotlap.errors import HotlapError
+from hotlap.records import (
+    CollectiveRates,
+    CollectivesRequest,
+    Isolation,
+    LaunchRequest,
+    Machine,
+    Replicate,
+    Run,
+    Slot,
+    TurnRequest,
+)
 
 THIS_MACHINE = Slot(name="this machine")
 
@@ -23,6 +34,10 @@ class Executor(Protocol):
 
     def machine(self) -> Machine:
         """Facts about the machine of the first slot and its measured ceilings."""
+        ...
+
+    def collectives(self, request: CollectivesRequest) -> CollectiveRates:
+        """Time collectives on the machine of the first slot. Raises :class:`HotlapError` where that is impossible."""
         ...
 
     def slots(self) -> tuple[Slot, ...]:
@@ -53,6 +68,12 @@ class OneSlot(ABC):
     @abstractmethod
     def machine(self) -> Machine:
         """Facts about this machine and its measured ceilings."""
+
+    def collectives(self, request: CollectivesRequest) -> CollectiveRates:
+        """Time collectives; an executor that starts no processes has none. Raises :class:`HotlapError`."""
+        raise HotlapError(
+            f"{type(self).__name__} measures no collectives.", remedy="Use an executor that starts processes."
+        )
 
     @abstractmethod
     def launch(self, request: LaunchRequest) -> Run:

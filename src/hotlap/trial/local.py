@@ -17,6 +17,8 @@ import msgspec
 from hotlap.records import (
     BUILT_ENGINES,
     Assignment,
+    CollectiveRates,
+    CollectivesRequest,
     FileWrite,
     Isolation,
     LaunchRequest,
@@ -31,6 +33,7 @@ from hotlap.records import (
 )
 from hotlap.trial import command, turns
 from hotlap.trial.child import Child
+from hotlap.trial.collectives import measured_collectives
 from hotlap.trial.endings import may_lack_room
 from hotlap.trial.executor import OneSlot
 from hotlap.trial.freezing import DeviceFreezer, TreeFreezer
@@ -84,6 +87,10 @@ class LocalExecutor(OneSlot):
     def _machine(self) -> Machine:
         protection = self._isolator.protection  # which may refuse, before anything is measured
         return msgspec.structs.replace(measured_machine(), protection=protection)
+
+    def collectives(self, request: CollectivesRequest) -> CollectiveRates:
+        """Collectives between processes of our own, which end with us."""
+        return measured_collectives(request.processes, request.device)
 
     def launch(self, request: LaunchRequest) -> Run:
         """One child alone, until the wanted steps are done, its time is over, or it ends by itself.

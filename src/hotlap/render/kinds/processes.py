@@ -10,6 +10,7 @@ from hotlap.render import text
 from hotlap.render.brief import Row
 from hotlap.render.carried import carried_options
 from hotlap.render.kinds.api import Headline
+from hotlap.render.resuming import resuming
 from hotlap.render.scaling import process_remarks, process_rows, process_sentence
 
 
@@ -44,7 +45,9 @@ def summary_rows(study: Study) -> Iterator[Row]:
 
 
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
-    """A prediction beyond this machine."""
+    """A prediction beyond this machine; for a comparison that did not finish, its continuation."""
+    if study.status in ("interrupted", "running"):
+        yield resuming("tune", study), "continues where this ended"
     if study.status == "finished":
         yield f"hotlap scale {text.command(study.workload, *carried_options(study))}", "predicts more devices"
 

@@ -11,6 +11,7 @@ from hotlap.render.blocks import Fact
 from hotlap.render.brief import Row
 from hotlap.render.carried import carried_options
 from hotlap.render.kinds.api import Headline
+from hotlap.render.resuming import resuming
 from hotlap.render.scaling import (
     change_sentence,
     curve_lines,
@@ -61,6 +62,8 @@ def summary_rows(study: Study) -> Iterator[Row]:
 
 def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     """The same step for another cluster, and what is measured here."""
+    if study.status in ("interrupted", "running"):
+        yield resuming("scale", study), "continues where this ended"
     if study.status != "finished":
         return
     if study.directory:

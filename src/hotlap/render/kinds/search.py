@@ -22,7 +22,6 @@ from hotlap.records import (
     SpeedComparison,
     Study,
 )
-from hotlap.redact import is_redacted
 from hotlap.render import text
 from hotlap.render.account import bottleneck
 from hotlap.render.comparison import how_measured, ratio_words
@@ -30,6 +29,7 @@ from hotlap.render.disturbance import next_to_headline
 from hotlap.render.kinds.api import Headline
 from hotlap.render.objective import gain_words, limit_words, not_better
 from hotlap.render.quality import quality_details, quality_phrase, quality_tone
+from hotlap.render.resuming import resuming
 from hotlap.render.run_account import whole_run_speedup
 from hotlap.render.step_words import step_words
 from hotlap.wording import metric_words
@@ -278,7 +278,7 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         budget = _budget_words(study.budget_seconds) if study.budget_seconds else ""
         yield _again(study, budget), "again, on a quieter machine"
     if study.status in ("interrupted", "running"):
-        yield _resuming(study), "continues where this ended"
+        yield resuming("tune", study), "continues where this ended"
     elif study.status == "quick-look":
         budget = _budget_words(study.needed_seconds) if study.needed_seconds else ""
         looked = any(isinstance(it.verdict, Seen) for it in study.outcomes)
@@ -299,12 +299,6 @@ def _again(study: Study, budget: str) -> str:
     given = study.repeated_options or (*option_words(study.objective), *study.narrowed_by)
     options = [*map(text.shell_word, given), *(("--budget", budget) if budget else ())]
     return " ".join(("hotlap tune", *options, text.command(study.workload)))
-
-
-def _resuming(study: Study) -> str:
-    """A study does not store the secrets of its command, which must be given again."""
-    again = text.script_command(study.workload) if is_redacted(study.workload) else ""
-    return " ".join(filter(None, ("hotlap tune --resume", text.shell_word(study.directory), again)))
 
 
 def sides(study: Study) -> tuple[str, str]:
