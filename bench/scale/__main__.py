@@ -191,17 +191,35 @@ def errors_of(rows: Sequence[Row]) -> list[ValidatedError]:
                 most_ranks=max(PROCESSES),
                 machine=machine_line(),
                 date=datetime.now(UTC).date().isoformat(),
+                ratio_errors=ratio_errors_of(rows, strategy),
             )
         )
     return found
 
 
+def ratio_errors_of(rows: Sequence[Row], strategy: Strategy) -> tuple[tuple[int, float], ...]:
+    """By number of processes, the largest error of the ratio between a strategy's step and DDP's; none for DDP."""
+    found = []
+    for processes in PROCESSES if strategy != "ddp" else ():
+        errors = []
+        for row in rows:
+            here = {it.strategy: it for it in row.steps if it.processes == processes}
+            its, usual = here[strategy], here["ddp"]
+            predicted = its.predicted_seconds / usual.predicted_seconds
+            errors.append(abs(predicted / (its.measured_seconds / usual.measured_seconds) - 1))
+        found.append((processes, max(errors)))
+    return tuple(found)
+
+
 def text_of(rows: Sequence[Row]) -> str:
     """The errors by strategy, every step, and the choices on two processes."""
     errors = [
-        (it.strategy, str(it.cases), f"{100 * it.mean_error:.1f} %", f"{100 * it.largest_error:.1f} %")
+        (
+            it.strategy, str(it.cases), f"{100 * it.mean_error:.1f} %", f"{100 * it.largest_error:.1f} %",
+            *(f"{100 * dict(it.ratio_errors)[count]:.1f} %" if it.ratio_errors else "" for count in PROCESSES),
+        )
         for it in errors_of(rows)
-    ]
+    ]  # fmt: skip
     steps = [
         (
             row.name, it.strategy, str(it.processes), f"{1000 * it.predicted_seconds:.1f} ms",
@@ -222,7 +240,19 @@ def text_of(rows: Sequence[Row]) -> str:
             "All processes run on this machine, with one thread each and gloo; those of 4 share its cores, which\n"
             "the simulator takes into account.",
             "",
-            table(("strategy", "steps compared", "mean error", "largest error"), errors),
+            table(
+                (
+                    "strategy",
+                    "steps compared",
+                    "mean error",
+                    "largest error",
+                    *(f"largest of the ratio, {it} processes" for it in PROCESSES),
+                ),
+                errors,
+            ),
+            "",
+            "The last two columns are the largest errors of the ratio between a strategy's step and that of DDP in as\n"
+            "many processes, by which `hotlap tune` decides whether a strategy may be faster.",
             "",
             table(("model", "strategy", "processes", "predicted", "measured", "error"), steps),
             "",

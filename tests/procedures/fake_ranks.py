@@ -45,9 +45,7 @@ class Ranks:
 class RanksExecutor(FakeExecutor):
     """Answers as the fake script does, in several ranks."""
 
-    def __init__(
-        self, script: FakeScript, ranks: Ranks, *, seed: int = 0, interrupt: Interrupt | None = None
-    ) -> None:
+    def __init__(self, script: FakeScript, ranks: Ranks, *, seed: int = 0, interrupt: Interrupt | None = None) -> None:
         super().__init__(script, seed=seed, interrupt=interrupt)
         self.ranks = ranks
 
@@ -84,7 +82,7 @@ class RanksExecutor(FakeExecutor):
 
 
 def evidence_in(folder: Path, *, model_bytes: int = 40_000_000) -> str:
-    """What a rank would have written: its evidence, and a trace of two steps whose layers finish one after the other."""
+    """What a rank would have written: its evidence, and a trace of two steps whose layers finish in turn."""
     share = model_bytes // 4 // LAYERS
     events = []
     for step in range(2):

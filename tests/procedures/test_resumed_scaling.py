@@ -77,5 +77,3 @@ def test_collectives_that_cannot_be_measured_are_not_measured_again(
     with open_study(tmp_path / "scale") as journal, pytest.raises(HotlapError, match="measures no collectives"):
         scale(journal.workload, Options(), again, journal=journal, clock=again.clock)
     assert not again.requests, "the journal has the answer, which is an error"
-
-

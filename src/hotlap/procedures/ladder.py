@@ -38,6 +38,7 @@ from hotlap.procedures.screen import (
     screen_one,
     screenings,
 )
+from hotlap.procedures.strategies import narrowed
 from hotlap.procedures.verdicts import no_gain, no_time, of_quality, seen
 from hotlap.procedures.verify import Verification, measure_plan, verification_cost
 from hotlap.records import (
@@ -54,6 +55,7 @@ from hotlap.records import (
     Seen,
     Situation,
     Skipped,
+    StrategyChoice,
     Verdict,
 )
 
@@ -89,10 +91,13 @@ class Ladder:
         self._untried: dict[str, Plan] = {}
         self._left_to_try: dict[str, Sequence[Screened]] = {}
         self._verified: tuple[Plan, Verification] | None = None
+        self._choice: StrategyChoice | None = None
 
     def _prospects(self, names: Sequence[str]) -> tuple[list[Prospect], list[Outcome]]:
         levers = [self._levers[it] for it in names]
-        return prospects_of(levers, self._situation, self._trials.options, self._findings)
+        found, passed_over = prospects_of(levers, self._situation, self._trials.options, self._findings)
+        kept, left_out = narrowed(found, self._choice, self._trials.options.objective)
+        return kept, [*passed_over, *left_out]
 
     def _pass(self) -> bool:
         """Try every open lever that was not yet tried on top of this plan.

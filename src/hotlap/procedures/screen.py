@@ -20,6 +20,7 @@ from hotlap.experiment.comparing import comparison_within_launch
 from hotlap.experiment.costs import FEWEST_ROUNDS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Shape
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.findings import precedence
+from hotlap.experiment.first_ratios import note_first_ratio
 from hotlap.experiment.options import Options
 from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, Failure, Trials
 from hotlap.levers.api import Lever
@@ -314,6 +315,7 @@ def _measure(
         share = (trials.spent_seconds - before) / len(group)
         for arm, setting in enumerate(group, start=screening.references):
             seen[setting] = _screened(trials, incumbent, setting, screening, turns, arm, share)
+            note_first_ratio(draft, incumbent, setting, turns, arm)
     return seen, failures
 
 

@@ -45,7 +45,8 @@ from hotlap.procedures.budget import (
 from hotlap.procedures.compose import compose, plan_of
 from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
-from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, noise_of_a_replicate
+from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, noise_of_a_replicate, prospects_of
+from hotlap.procedures.strategies import choose_strategies
 from hotlap.procedures.together import Settled, Together
 from hotlap.procedures.verdicts import little_in_first_measurements, quick_look_text, why_given_up
 from hotlap.procedures.verify import Verification, can_verify, verification_cost, verify
@@ -150,6 +151,10 @@ class Search(Ladder):
             self._situation = with_block_costs(self._trials, self._draft, self._situation)
             self._baseline_situation = self._situation
         self._prover = ParityProver(self._trials, self._levers, bounds.situation)
+        if not self._trials.options.quick:
+            levers = [self._levers[it] for it in self._open]
+            prospects, _ = prospects_of(levers, self._situation, self._trials.options, self._findings)
+            self._choice = choose_strategies(self._trials, self._draft, self._situation, prospects)
 
     def _skip_excluded(self) -> None:
         """Note the levers that the options exclude, and those that do not apply here."""

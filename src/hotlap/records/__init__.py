@@ -185,6 +185,8 @@ from hotlap.records.scaling import (
     ScalePrediction,
     Strategy,
     StrategyChange,
+    StrategyChoice,
+    StrategyForecast,
     ValidatedError,
 )
 from hotlap.records.script import (
@@ -464,6 +466,8 @@ __all__ = [
     "Stopped",
     "Strategy",
     "StrategyChange",
+    "StrategyChoice",
+    "StrategyForecast",
     "Study",
     "StudyKind",
     "StudyStatus",

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.estimate import Estimate
+from hotlap.records.workload import Setting
 
 CollectiveName: TypeAlias = Literal["all-reduce", "all-gather", "reduce-scatter"]
 
@@ -142,7 +143,10 @@ class ScalePoint(Record, frozen=True, kw_only=True):
 
 class ValidatedError(Record, frozen=True, kw_only=True):
     """How far predictions of a strategy were off real runs: over ``cases`` on ``machine``, of up to ``most_ranks``
-    processes, the mean and the largest error of the step's time, as shares."""
+    processes, the mean and the largest error of the step's time, as shares.
+
+    ``ratio_errors`` are, by number of processes, the largest errors of the ratio between its step and that of DDP.
+    """
 
     strategy: Strategy
     cases: int
@@ -151,6 +155,7 @@ class ValidatedError(Record, frozen=True, kw_only=True):
     most_ranks: int
     machine: str = ""
     date: str = ""
+    ratio_errors: tuple[tuple[int, float], ...] = ()
 
 
 class StrategyChange(Record, frozen=True, kw_only=True):
@@ -199,3 +204,47 @@ class ProcessScaling(Record, frozen=True, kw_only=True):
     replicates: int = 0
     confidence: float = 0.95
     cores: int = 0
+
+
+class StrategyForecast(Record, frozen=True, kw_only=True):
+    """What another strategy was predicted to give, before any trial of the lever's ``setting`` that applies it.
+
+    ``ratio`` is its step over the measured one of the script's own strategy. ``error`` is the largest error of such
+    ratios that was validated, as a share (None: not validated for these processes). ``peak_bytes`` is that of one rank
+    (0: not known), and ``fits`` says whether the device has room for it (None: not known). ``order`` counts the
+    settings to be tried from 1; 0 is one that is not, and ``reason`` says why. ``reshards`` is None but for FSDP2.
+
+    ``first_ratio`` and ``first_peak_bytes`` are of its first measurement, one replicate (None and 0: there was none).
+    """
+
+    strategy: Strategy
+    reshards: bool | None = None
+    setting: Setting
+    ratio: float
+    error: float | None = None
+    peak_bytes: int = 0
+    fits: bool | None = None
+    order: int = 0
+    reason: str = ""
+    first_ratio: float | None = None
+    first_peak_bytes: int = 0
+
+
+class StrategyChoice(Record, frozen=True, kw_only=True):
+    """The strategies for a script of ``ranks`` processes, which uses ``strategy`` itself: its measured step and its
+    peak for one rank, and in ``exposed_seconds`` of a step nothing but communication is predicted to run.
+
+    ``measured`` are the collectives of this machine that predictions used. ``validated`` names the machine and the
+    date of the predictions' errors (empty: they were not validated for these processes).
+    """
+
+    ranks: int
+    strategy: Strategy
+    reshards: bool | None = None
+    step_seconds: float
+    exposed_seconds: float = 0.0
+    peak_bytes: int = 0
+    forecasts: tuple[StrategyForecast, ...] = ()
+    measured: tuple[CollectiveRate, ...] = ()
+    hidden_share: float | None = None
+    validated: str = ""

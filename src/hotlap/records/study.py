@@ -17,7 +17,7 @@ from hotlap.records.objective import Objective
 from hotlap.records.outcomes import Finding, Outcome
 from hotlap.records.run_account import RunAccount
 from hotlap.records.runs import FileWrite, LoaderRate, Run
-from hotlap.records.scaling import ProcessScaling, ScalePrediction
+from hotlap.records.scaling import ProcessScaling, ScalePrediction, StrategyChoice
 from hotlap.records.timings import Timings
 from hotlap.records.watch import WatchedRun
 from hotlap.records.workload import Plan, Source, Workload
@@ -37,17 +37,18 @@ class Study(Record, frozen=True, kw_only=True):
     ``objective`` is what the search improves. ``run_account`` is what the script does besides its steps.
     ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
     time account and the ceilings alone), and ``trace_path`` the trace of some of them; ``plan_profiled_steps`` and
-    ``plan_trace_path`` are the same with the plan, and ``plan_not_profiled`` says why there are none.
-    ``loader_rates`` is the loader alone with the settings that were timed, ``batch_rates`` the model alone with other
-    batch sizes, ``batch_search`` what ``hotlap batch``, or a search that may change the batch size, found,
-    ``batch_advice`` what such a change asks for, ``memory`` the account of ``hotlap memory``, ``memory_estimate`` what
-    ``hotlap memory --estimate`` computed, ``scale`` what ``hotlap scale`` predicted, ``process_scaling`` what ``hotlap
-    tune --nproc`` measured, ``losses`` what the verification's sameness was judged by, and ``timings`` what its speed
-    was computed from. ``candidates`` are the plans that ``hotlap infer`` compared with the unmodified model, in the
-    order in which they were, and ``quality_level`` is what their outputs had to reach (None: of another kind of study).
-    ``hosts`` are those that any trial connected to. ``disturbances`` are the measurements that other programs disturbed
-    and that could not be repeated on an idle machine. Of a profile, ``threads_left`` is with how many threads the
-    script was measured, since others kept the other cores busy (0: with its own).
+    ``plan_trace_path`` are the same with the plan, and ``plan_not_profiled`` says why there are none. ``loader_rates``
+    is the loader alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes,
+    ``batch_search`` what ``hotlap batch``, or a search that may change the batch size, found, ``batch_advice`` what
+    such a change asks for, ``memory`` the account of ``hotlap memory``, ``memory_estimate`` what ``hotlap memory
+    --estimate`` computed, ``scale`` what ``hotlap scale`` predicted, ``process_scaling`` what ``hotlap tune --nproc``
+    measured, ``strategies`` what was predicted of other strategies for the script's ranks, ``losses`` what the
+    verification's sameness was judged by, and ``timings`` what its speed was computed from. ``candidates`` are the
+    plans that ``hotlap infer`` compared with the unmodified model, in the order in which they were, and
+    ``quality_level`` is what their outputs had to reach (None: of another kind of study). ``hosts`` are those that any
+    trial connected to. ``disturbances`` are the measurements that other programs disturbed and that could not be
+    repeated on an idle machine. Of a profile, ``threads_left`` is with how many threads the script was measured, since
+    others kept the other cores busy (0: with its own).
 
     A study of status ``quick-look`` proves and claims nothing, because only that was requested (``quick``) or the
     budget was too small. ``needed_seconds`` is the budget that would be enough for a proof, or for the levers that the
@@ -87,6 +88,7 @@ class Study(Record, frozen=True, kw_only=True):
     memory_estimate: MemoryEstimate | None = None
     scale: ScalePrediction | None = None
     process_scaling: ProcessScaling | None = None
+    strategies: StrategyChoice | None = None
     profiled_steps: int = 0
     trace_path: str = ""
     plan_profiled_steps: int = 0

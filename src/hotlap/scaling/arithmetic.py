@@ -44,21 +44,21 @@ def checkpoint_interval(checkpoint_seconds: float, failure_seconds: float) -> fl
     return young * (1 + math.sqrt(ratio) / 3 + ratio / 9) - checkpoint_seconds
 
 
-def peak_bytes(strategy: Strategy, step: MeasuredStep, ranks: int) -> int:
+def peak_bytes(strategy: Strategy, step: MeasuredStep, ranks: int, *, copies: int = 2, reshards: bool = True) -> int:
     """The peak of one rank; 0 where memory was not counted.
 
-    DDP's buckets are a second copy of the gradients. FSDP2 holds the parameters of two parts and the gradients of one
-    as a whole.
+    DDP holds ``copies`` of the gradients: its buckets are the second. FSDP2 holds the parameters of two parts and the
+    gradients of one as a whole, and all parameters unless it ``reshards`` them after forward.
     """
     if step.activation_bytes is None:
         return 0
     fixed, gradients, state = step.parameter_bytes, step.gradient_bytes, step.optimizer_bytes
     if strategy == "fsdp2":
         largest = max((it.size_bytes for it in units(step)), default=0)
-        whole = min(3 * largest, fixed + gradients) if ranks > 1 else 0
+        whole = min(3 * largest if reshards else fixed + largest, fixed + gradients) if ranks > 1 else 0
         return step.activation_bytes + -(-(fixed + gradients + state) // ranks) + whole
     held = state if strategy == "ddp" else -(-state // ranks)
-    return step.activation_bytes + fixed + (2 if ranks > 1 else 1) * gradients + held
+    return step.activation_bytes + fixed + (copies if ranks > 1 else 1) * gradients + held
 
 
 def fits(needed_bytes: int, device_memory_bytes: int) -> bool | None:

@@ -78,9 +78,7 @@ def point_of(
         def cost(name: CollectiveName, size_bytes: float) -> float:
             return collective_seconds(name, size_bytes, ranks, cluster)
 
-        # On the processor there are no streams: FSDP2 waits for each of its collectives.
-        hidden = 0.0 if strategy == "fsdp2" and cluster.cores else cluster.hidden_share
-        found = simulate(tasks_of(strategy, step, ranks, cost, slowdown), hidden)
+        found = simulate(tasks_of(strategy, step, ranks, cost, slowdown), hidden_share_of(strategy, cluster))
         seconds, exposed = found.seconds, found.exposed_seconds
     waits = straggler_seconds(step, ranks) * slowdown
     seconds += waits
@@ -104,6 +102,12 @@ def point_of(
         inside_validation=not cluster.device
         and any(it.strategy == strategy and ranks <= it.most_ranks for it in errors),
     )
+
+
+def hidden_share_of(strategy: Strategy, cluster: Cluster) -> float:
+    """The share of communication that computing can hide. On the processor there are no streams: FSDP2 waits for each
+    of its collectives."""
+    return 0.0 if strategy == "fsdp2" and cluster.cores else cluster.hidden_share
 
 
 def cores_slowdown(step: MeasuredStep, cluster: Cluster, ranks: int) -> float:

@@ -8,6 +8,7 @@ al. 2020, "ZeRO", stage 3; Zhao et al. 2023, "PyTorch FSDP").
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -29,11 +30,28 @@ class Part(NamedTuple):
     backward_seconds: float
 
 
-def tasks_of(strategy: Strategy, step: MeasuredStep, ranks: int, cost: Cost, slowdown: float = 1.0) -> list[Task]:
-    """The tasks of a step; computing takes ``slowdown`` times as long as was measured."""
+def tasks_of(
+    strategy: Strategy,
+    step: MeasuredStep,
+    ranks: int,
+    cost: Cost,
+    slowdown: float = 1.0,
+    *,
+    reshards: bool = True,
+    in_buckets: bool = False,
+) -> list[Task]:
+    """The tasks of a step; computing takes ``slowdown`` times as long as was measured.
+
+    FSDP2 gives gathered parameters up after forward unless ``reshards`` is false. ZeRO-1 sends updated parameters
+    ``in_buckets`` as hotlap's lever does, else each by itself as torch's class does.
+    """
     if strategy == "fsdp2":
-        return _sharded(step, ranks, cost, slowdown)
-    return _replicated(step, ranks, cost, slowdown, shards_optimizer=strategy == "zero-1")
+        return _sharded(step, ranks, cost, slowdown, reshards=reshards)
+    tasks = _replicated(step, ranks, cost, slowdown, share=1 / ranks if strategy == "zero-1" else 1.0)
+    if strategy == "zero-1":
+        sent = _sent_in_buckets(step, ranks, cost) if in_buckets else _sent_one_by_one(step, cost)
+        tasks.append(Task("communicate", sent, (len(tasks) - 1,)))
+    return tasks
 
 
 def buckets(step: MeasuredStep) -> list[Part]:
@@ -67,7 +85,8 @@ def _part(step: MeasuredStep, gradients: Sequence[ReadyGradient], begins: float)
     return Part(sum(it.size_bytes for it in gradients), seconds)
 
 
-def _replicated(step: MeasuredStep, ranks: int, cost: Cost, slowdown: float, *, shards_optimizer: bool) -> list[Task]:
+def _replicated(step: MeasuredStep, ranks: int, cost: Cost, slowdown: float, *, share: float) -> list[Task]:
+    """A step with whole gradients on every rank, which updates a ``share`` of the parameters."""
     tasks = [Task("compute", slowdown * (step.other_seconds + step.forward_seconds))]
     reduced: list[int] = []
     parts = buckets(step)
@@ -77,17 +96,25 @@ def _replicated(step: MeasuredStep, ranks: int, cost: Cost, slowdown: float, *, 
         reduced.append(len(tasks) - 1)
     rest = step.backward_seconds - sum(it.backward_seconds for it in parts)
     tasks.append(Task("compute", slowdown * max(0.0, rest)))
-    share = 1 / ranks if shards_optimizer else 1.0
     tasks.append(Task("compute", slowdown * share * step.optimizer_seconds, tuple(reduced)))
-    if shards_optimizer:
-        # Each parameter is sent by itself, so that many small ones take many latencies.
-        growth = step.parameter_bytes / (sum(it.size_bytes for it in step.gradients) or 1)
-        seconds = sum(cost("all-gather", growth * it.size_bytes) for it in step.gradients)
-        tasks.append(Task("communicate", seconds, (len(tasks) - 1,)))
     return tasks
 
 
-def _sharded(step: MeasuredStep, ranks: int, cost: Cost, slowdown: float) -> list[Task]:
+def _sent_one_by_one(step: MeasuredStep, cost: Cost) -> float:
+    """Each parameter is sent by itself, so that many small ones take many latencies."""
+    growth = step.parameter_bytes / (sum(it.size_bytes for it in step.gradients) or 1)
+    return sum(cost("all-gather", growth * it.size_bytes) for it in step.gradients)
+
+
+def _sent_in_buckets(step: MeasuredStep, ranks: int, cost: Cost) -> float:
+    """Each rank's share is sent to all, in buckets. A broadcast moves the whole buffer to every other rank, of which an
+    all-gather moves ``(ranks - 1) / ranks``."""
+    count = ranks * math.ceil(step.parameter_bytes / ranks / BUCKET_BYTES)
+    moved = step.parameter_bytes * ranks / max(1, ranks - 1)
+    return count * cost("all-gather", moved / count) if count else 0.0
+
+
+def _sharded(step: MeasuredStep, ranks: int, cost: Cost, slowdown: float, *, reshards: bool) -> list[Task]:
     parts = units(step)  # the last part of the model first
     timed = sum(it.backward_seconds for it in parts) or 1.0
     gradient_bytes = sum(it.size_bytes for it in parts) or 1
@@ -104,7 +131,7 @@ def _sharded(step: MeasuredStep, ranks: int, cost: Cost, slowdown: float) -> lis
     for number, part in enumerate(parts):
         tasks.append(Task("compute", slowdown * part.backward_seconds, gathered))
         computed.append(len(tasks) - 1)
-        if number + 1 < len(parts):
+        if reshards and number + 1 < len(parts):
             size_bytes = growth * parts[number + 1].size_bytes
             tasks.append(Task("communicate", cost("all-gather", size_bytes), (computed[-2],)))
             gathered = (len(tasks) - 1,)

@@ -6,6 +6,7 @@ A study is a folder::
         journal.jsonl   each request to the executor and its answer, one JSON object per line
         study.json      the current Study, replaced atomically after every outcome
         profile.json    the measurements behind the findings; their source files may be deleted by then
+        step.json       when backward finished which gradient, where strategies for several ranks were predicted
         check.json      the complete answer of `hotlap check`, in its studies
         signature.json  shows that this user made the study here
         patch.json      the kept levers as a change of the source, once `hotlap patch` made one
@@ -29,6 +30,7 @@ from hotlap.study.layout import (
     JOURNAL,
     LABS,
     LOCK,
+    MEASURED_STEP,
     MEMORIES,
     PATCH,
     PLAN_PROFILE,
@@ -63,6 +65,7 @@ __all__ = [
     "JOURNAL",
     "LABS",
     "LOCK",
+    "MEASURED_STEP",
     "MEMORIES",
     "PATCH",
     "PLAN_PROFILE",
