@@ -210,7 +210,7 @@ def test_the_table_has_predictions_errors_and_measurements(script: FakeScript) -
         ("rates", "measures no collectives"),
         ("trace", "no trace of a backward pass was recorded"),
         ("slow", "the measured collectives take longer than the step"),
-        ("budget", "the budget is too small to measure collectives"),
+        ("budget", "The budget is too small to measure them"),
     ],
 )
 def test_without_a_prediction_the_search_says_so_and_goes_on(script: FakeScript, change: str, said: str) -> None:
@@ -230,7 +230,7 @@ def test_nothing_is_measured_where_there_is_nothing_to_choose(script: FakeScript
     study, executor = searched(script, Ranks(processes=1))
     assert study.strategies is None and not list(collectives_in(executor)) and not study.warnings
     study, executor = searched(script, only=("gradient-buckets",))
-    assert study.strategies is None and not list(collectives_in(executor))
+    assert study.strategies is None and len(list(collectives_in(executor))) == 1, "only for the finding slow-link"
 
 
 def test_killed_at_each_call_the_choice_is_the_same(script: FakeScript, tmp_path: Path) -> None:

@@ -31,6 +31,13 @@ def traced_ranks(profile: Profile) -> tuple[RankSteps, ...]:
     return tuple(it for it in found if it is not None)
 
 
+def ranks_on_host(profile: Profile) -> tuple[RankSteps, ...]:
+    """Return each rank whose collectives gloo ran on the host; none for a script that trains on a device."""
+    if profile.on_accelerator:
+        return ()
+    return tuple(RankSteps(it.rank, it.steps, it.exposed) for it in profile.exposed)
+
+
 def _rank_steps(number: int, breakdown: Breakdown) -> RankSteps | None:
     device = _communicating_device(breakdown)
     if breakdown.unreliable or device is None:

@@ -8,6 +8,7 @@ from hotlap.evidence import LineSamples, RunEvidence
 from hotlap.records import (
     BatchRate,
     Ceiling,
+    CollectiveRate,
     CompileReport,
     LoaderRate,
     Machine,
@@ -21,6 +22,7 @@ from hotlap.records import (
     Situation,
     Steps,
 )
+from hotlap.traces.collective_records import CollectiveComparison, ExposedCommunication
 from hotlap.traces.records import Breakdown, HostTime, OperatorRow
 
 
@@ -33,6 +35,9 @@ class Profile(Record, frozen=True, kw_only=True):
     wall seconds of each step, one row per rank, ``rank_forward_seconds`` those until backward was called, and
     ``rank_other_seconds`` those outside of all phases; ``rank_losses`` and ``rank_samples`` are each step's loss and
     samples, and ``rank_lines`` the sampled lines of each rank in the profiled run (none: not all ranks have any).
+    ``collectives`` are those that the ranks' traces share (None: fewer than two have any), ``exposed`` is what of them
+    ran while nothing was computed, one per rank, and ``measured_rates`` what collectives take between idle processes of
+    this machine, where that was measured.
     ``run_seconds`` is the duration of an unmodified run that ended by itself (0: hotlap ended it, and its length is
     unknown). ``batch_rates`` are the rates of the model alone with other batch sizes, if requested.
     ``fresh_bytes_per_step`` is the memory that the system had to provide in an
@@ -65,6 +70,9 @@ class Profile(Record, frozen=True, kw_only=True):
     rank_losses: tuple[tuple[float | None, ...], ...] = ()
     rank_samples: tuple[tuple[int, ...], ...] = ()
     rank_lines: tuple[LineSamples, ...] = ()
+    collectives: CollectiveComparison | None = None
+    exposed: tuple[ExposedCommunication, ...] = ()
+    measured_rates: tuple[CollectiveRate, ...] = ()
     run_seconds: float = 0.0
     fresh_bytes_per_step: float = 0.0
     outcomes: tuple[Outcome, ...] = ()

@@ -28,7 +28,21 @@ from hotlap.files import read_bounded
 from hotlap.measure.run_account import run_account
 from hotlap.records import CollectEvidence, Completed, Disturbance, Plan, Run
 from hotlap.study import PROFILE
-from hotlap.traces import Attribution, Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
+from hotlap.traces import (
+    Attribution,
+    Breakdown,
+    CollectiveLog,
+    ExposedCommunication,
+    HostTime,
+    OperatorRow,
+    analyse,
+    collective_log,
+    compare_collectives,
+    exposed_communication,
+    host_time,
+    operators,
+    read_trace,
+)
 from hotlap.wording import ending_text
 
 ATTACHMENT = PROFILE
@@ -262,6 +276,8 @@ def with_evidence(known: Profile, run: Run) -> Profile:
         evidence=seen[0],
         rank_lines=tuple(it.sampled for it in seen) if len(seen) == len(run.rank_step_seconds) else (),
         breakdowns=tuple(it.breakdown for it in traces if it is not None),
+        collectives=compare_collectives([it.collectives for it in traces if it is not None]),
+        exposed=tuple(it.exposed for it in traces if it is not None and it.exposed is not None),
         operators=first.operators if first is not None else (),
         host_time=first.host_time if first is not None else None,
         watched_startup_seconds=run.startup_seconds,
@@ -284,6 +300,8 @@ class _Trace:
     """The breakdown of one rank's trace."""
 
     breakdown: Breakdown
+    collectives: CollectiveLog
+    exposed: ExposedCommunication | None
     operators: tuple[OperatorRow, ...]
     host_time: HostTime | None
 
@@ -295,7 +313,8 @@ def _trace_of(evidence: RunEvidence) -> _Trace | None:
         timeline = read_trace(evidence.window.trace_path, with_inputs=True)
         attribution = Attribution(timeline, evidence.window.libraries)
         rows = operators(timeline, most=_MOST_OPERATORS, attribution=attribution)
-        return _Trace(analyse(timeline), rows, host_time(timeline))
+        log = collective_log(timeline)
+        return _Trace(analyse(timeline), log, exposed_communication(timeline, log.calls), rows, host_time(timeline))
     except (TraceError, OSError):
         return None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from hotlap.experiment.ceilings import measure_ceilings, note_bounds
+from hotlap.experiment.collective_rates import measured_rates
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.findings import note_findings
 from hotlap.experiment.options import Options, check
@@ -21,6 +22,9 @@ from hotlap.procedures.forecast import profile_launch, stages
 from hotlap.records import Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
+
+_RATES_SHARE = 0.25
+"""The largest share of a budget for measuring collectives."""
 
 
 def profile(
@@ -52,6 +56,8 @@ def _measure(trials: Trials, draft: StudyDraft) -> None:
     note_bounds(draft, bounds)
     draft.plan_ahead("profile", Forecast.of(profile_launch(trials), *sizes))
     known = take_profile(trials, draft, observation, bounds)
+    rates = measured_rates(trials, draft, observation.facts, budget_share=_RATES_SHARE)
+    known = msgspec.structs.replace(known, measured_rates=rates.rates)
     note_findings(draft, known)
     if trials.options.batch_sizes:
         rates = measure_batch_sizes(trials, draft, observation, machine)

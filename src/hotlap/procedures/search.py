@@ -17,6 +17,7 @@ import msgspec
 from hotlap import plan as plans_of
 from hotlap.diagnose.profile import Profile
 from hotlap.experiment.ceilings import measure_ceilings, note_bounds, situation_with
+from hotlap.experiment.collective_rates import measured_rates
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.findings import note_findings, precedence
 from hotlap.experiment.observe import account_of
@@ -70,6 +71,9 @@ _BATCH_SIZE = "batch-size"
 
 FAMILY_ALPHA = 0.05
 """The share of studies that may claim a lever without an effect (Holm's procedure over all levers tried)."""
+
+_RATES_SHARE = 0.05
+"""The largest share of the budget for measuring collectives."""
 
 _NO_TIME = "No time was left to verify it together with the plan, which was verified without it."
 _NOT_CONFIRMED = "Fresh launches did not confirm the plan with it, so it was dropped; the plan was verified without it."
@@ -142,6 +146,8 @@ class Search(Ladder):
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)
         share = share_for_causes(self._trials, self._baseline, self._stages_seconds)
         self._profile = take_profile(self._trials, self._draft, observation, bounds, budget_share=share)
+        rates = measured_rates(self._trials, self._draft, observation.facts, budget_share=_RATES_SHARE)
+        self._profile = msgspec.structs.replace(self._profile, measured_rates=rates.rates)
         self._findings = note_findings(self._draft, self._profile)
         if _BATCH_SIZE in self._open and _BATCH_SIZE in self._trials.options.allow and not self._trials.options.quick:
             proposed = propose_batch(self._trials, self._draft, machine, observation)
@@ -154,7 +160,7 @@ class Search(Ladder):
         if not self._trials.options.quick:
             levers = [self._levers[it] for it in self._open]
             prospects, _ = prospects_of(levers, self._situation, self._trials.options, self._findings)
-            self._choice = choose_strategies(self._trials, self._draft, self._situation, prospects)
+            self._choice = choose_strategies(self._trials, self._draft, self._situation, prospects, rates)
 
     def _skip_excluded(self) -> None:
         """Note the levers that the options exclude, and those that do not apply here."""

@@ -25,7 +25,6 @@ from hotlap.records import (
     SECONDS_PER_SAMPLE,
     Cluster,
     CollectiveRates,
-    CollectivesRequest,
     Link,
     MeasuredStep,
     Objective,
@@ -44,12 +43,6 @@ from hotlap.scaling.strategies import Comparer, Way, ratio_error
 from hotlap.study import MEASURED_STEP
 from hotlap.traces import read_trace
 from hotlap.wording import ratio, share
-
-_MEASURING_SECONDS = 25.0
-"""Starting processes that import torch, and timing their collectives."""
-
-_MEASURING_SHARE = 0.05
-"""The largest share of a budget for it."""
 
 _WAYS: Mapping[str, Callable[[Setting], Way]] = {
     "sharded-optimizer": lambda setting: Way("zero-1"),
@@ -79,28 +72,19 @@ class _Own:
 
 
 def choose_strategies(
-    trials: Trials, draft: StudyDraft, situation: Situation, prospects: Sequence[Prospect]
+    trials: Trials, draft: StudyDraft, situation: Situation, prospects: Sequence[Prospect], rates: CollectiveRates
 ) -> StrategyChoice | None:
     """Predict the strategies among the prospects, and note the choice in the study. None, with a warning that says why,
-    where nothing can be predicted; without one where there is nothing to choose."""
+    where nothing can be predicted; without one where there is nothing to choose or no rate was measured."""
     settings = [one for it in prospects if it.lever.name in _WAYS for one in it.settings]
     own = _own(situation)
-    if not settings or own is None:
-        return None
-    budget = trials.options.budget_seconds
-    if budget is not None and _MEASURING_SHARE * budget < _MEASURING_SECONDS:
-        draft.warn(f"{_WITHOUT} the budget is too small to measure collectives.")
+    if not settings or own is None or not rates.rates:
         return None
     step = _step(draft, situation, own)
     if step is None:
         draft.warn(f"{_WITHOUT} no trace of a backward pass was recorded.")
         return None
-    draft.report("screening", "Collectives between processes of this machine")
-    ranks, device = situation.facts.processes, "cpu" if _on_processor(situation) else "cuda"
-    rates = trials.executor.collectives(CollectivesRequest(processes=ranks, device=device))
-    if rates.error:
-        draft.warn(f"{_WITHOUT} {rates.error}")
-        return None
+    ranks = situation.facts.processes
     try:
         comparer = Comparer(step, _cluster(situation, rates), ranks, own.way, copies=own.copies)
     except ValueError as error:

@@ -12,9 +12,10 @@ from hotlap.traces.arrivals import CollectiveLog, compare_collectives
 from hotlap.traces.attribution import Attribution
 from hotlap.traces.breakdown import analyse
 from hotlap.traces.code_time import code_time
-from hotlap.traces.collective_records import CollectiveComparison, CollectiveRow
+from hotlap.traces.collective_records import CollectiveComparison, CollectiveRow, ExposedCommunication
 from hotlap.traces.conclusion import conclusion_of, device_conclusion
 from hotlap.traces.details import collective_log, detailed
+from hotlap.traces.exposed import exposed_communication
 from hotlap.traces.files import trace_files
 from hotlap.traces.graphs import graph_rows
 from hotlap.traces.host_time import host_time
@@ -34,6 +35,7 @@ __all__ = [
     "CollectiveRow",
     "Conclusion",
     "CriticalPath",
+    "ExposedCommunication",
     "HostTime",
     "MemoryOverTime",
     "OperatorRow",
@@ -47,6 +49,7 @@ __all__ = [
     "conclusion_of",
     "detailed",
     "device_conclusion",
+    "exposed_communication",
     "graph_rows",
     "host_time",
     "operators",

@@ -189,10 +189,12 @@ def _late(calls: _Found, waits: _Waits) -> LateArrival:
 
 def _rows(shared: Sequence[_Found], waits: Sequence[_Waits]) -> tuple[SharedCollectiveRow, ...]:
     transfers: defaultdict[Alike, list[int]] = defaultdict(list)
+    ranks: defaultdict[Alike, set[int]] = defaultdict(set)
     waited: Counter[Alike] = Counter()
     for calls, it in zip(shared, waits, strict=True):
         key = alike(next(iter(calls.values())))
         transfers[key].append(min(call.end - call.start for call in calls.values()))
+        ranks[key].update(calls)
         waited[key] += it.mean
     rows = [
         SharedCollectiveRow(
@@ -205,6 +207,8 @@ def _rows(shared: Sequence[_Found], waits: Sequence[_Waits]) -> tuple[SharedColl
             transfer_nanoseconds=sum(lengths),
             waiting_nanoseconds=waited[key],
             bus_bytes_per_second=key.bus_rate(len(lengths), sum(lengths)),
+            typical_nanoseconds=round(median(lengths)),
+            ranks=tuple(sorted(ranks[key])),
         )
         for key, lengths in transfers.items()
     ]

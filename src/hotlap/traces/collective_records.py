@@ -61,7 +61,8 @@ class SharedCollectiveRow(Record, frozen=True, kw_only=True):
     """One collective with the same group, type and size as several ranks ran it.
 
     ``transfer_nanoseconds`` is the shortest kernel of each call, which is that of the last rank to arrive: the time
-    without waiting. The bus bandwidth is over that time.
+    without waiting. ``typical_nanoseconds`` is the median of these. The bus bandwidth is over all of them. ``ranks``
+    are those whose traces have these calls.
     """
 
     collective: str
@@ -73,6 +74,8 @@ class SharedCollectiveRow(Record, frozen=True, kw_only=True):
     transfer_nanoseconds: int
     waiting_nanoseconds: int
     bus_bytes_per_second: float | None = None
+    typical_nanoseconds: int = 0
+    ranks: tuple[int, ...] = ()
 
 
 class CollectiveComparison(Record, frozen=True, kw_only=True):
@@ -86,3 +89,25 @@ class CollectiveComparison(Record, frozen=True, kw_only=True):
     unmatched: int = 0
     latest: tuple[LateArrival, ...] = ()
     rows: tuple[SharedCollectiveRow, ...] = ()
+
+
+class ExposedCall(Record, frozen=True, kw_only=True):
+    """One of the collectives of a step, named by its place: the ``position``-th of ``count`` of its kind that begin in
+    a step. For ``nanoseconds``, those of all steps together, it ran while nothing was computed. ``message_bytes`` is 0
+    where the trace does not describe messages."""
+
+    collective: str
+    message_bytes: int
+    position: int
+    count: int
+    nanoseconds: int
+
+
+class ExposedCommunication(Record, frozen=True, kw_only=True):
+    """One rank's traced ``steps`` with their lengths, and how long in each of them communication ran while nothing was
+    computed. ``calls`` are the collectives that this was in, the longest first."""
+
+    rank: int
+    steps: tuple[int, ...]
+    exposed: tuple[int, ...]
+    calls: tuple[ExposedCall, ...] = ()

@@ -7,12 +7,14 @@ hardware's, however many ranks take part.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from typing import NamedTuple
 
 from hotlap.traces.collective_records import CollectiveRow
 from hotlap.traces.dialects import Kind, is_collective
+from hotlap.traces.inputs import shapes_and_types
 from hotlap.traces.linking import steps_of
 from hotlap.traces.timeline import NONE, Message, Timeline
 
@@ -45,6 +47,12 @@ _BYTES = {
     "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4, "Long": 8, "Double": 8,
     "ComplexHalf": 4, "ComplexFloat": 8, "ComplexDouble": 16, "UInt16": 2, "UInt32": 4, "UInt64": 8,
 }  # fmt: skip
+_OF_C10 = {
+    "float": "Float", "double": "Double", "c10::Half": "Half", "c10::BFloat16": "BFloat16", "long int": "Long",
+    "int": "Int", "short int": "Short", "signed char": "Char", "unsigned char": "Byte", "bool": "Bool",
+}  # fmt: skip
+"""The types that operators' inputs are named by, as messages name them."""
+
 _BYTES_OF_PREFIX = (("Float8", 1), ("QInt8", 1), ("QUInt8", 1), ("QInt32", 4))
 
 
@@ -78,10 +86,34 @@ def _on_host(timeline: Timeline) -> tuple[CollectiveCall, ...]:
             kind=kind_of(marks.name_of(event)),
             start=base + marks.start[event],
             end=base + marks.end[event],
-            message=None,
+            message=_of_gloo(timeline, event),
             step=_number(timeline, step),
         )
         for event, step in zip(found, steps, strict=True)
+    )
+
+
+def _of_gloo(timeline: Timeline, event: int) -> Message | None:
+    """The message by the shape and type of the mark's input; None where they were not recorded. Which process group it
+    was is not: it counts as that of all ranks."""
+    marks = timeline.annotations
+    if not marks.inputs or marks.inputs[event] == NONE:
+        return None
+    shapes, types = shapes_and_types(timeline.inputs[marks.inputs[event]])
+    dtype = _OF_C10.get(types[0], "") if types else ""
+    if not shapes or not dtype:
+        return None
+    elements, ranks = sum(map(math.prod, shapes)), timeline.facts.world_size or 0
+    gathered = elements * ranks if kind_of(marks.name_of(event)) == "all-gather" else elements
+    return Message(
+        collective=marks.name_of(event).removeprefix("gloo:"),
+        elements_in=elements,
+        elements_out=gathered,
+        dtype=dtype,
+        group_size=ranks,
+        group="",
+        ranks="",
+        sequence=None,
     )
 
 

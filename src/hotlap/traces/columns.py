@@ -19,6 +19,7 @@ from hotlap.traces.numbering import Configurations, Devices, Names, Texts, Threa
 from hotlap.traces.timeline import (
     NONE,
     Allocations,
+    Annotations,
     Calls,
     DeviceEvents,
     Events,
@@ -44,7 +45,7 @@ class ColumnBuilder:
         self.device = DeviceEvents()
         self.calls = Calls()
         self.operators = Operators()
-        self.annotations = HostEvents()
+        self.annotations = Annotations()
         self.frames = HostEvents()
         self.overhead = HostEvents()
         self.modules = HostEvents()
@@ -176,6 +177,8 @@ class ColumnBuilder:
             table.thread.extend(self.threads.of_process(it.pid)[it.tid] for it in timed.events)
         if kind == Kind.CALL:
             self.calls.correlation.extend([it.args.correlation for it in timed.events])
+        elif kind == Kind.ANNOTATION and self._with_inputs:
+            self.annotations.inputs.extend(self._inputs_of([it.args for it in timed.events]))
         elif kind == Kind.OPERATOR:
             self._add_arguments([it.args for it in timed.events])
             if self._with_inputs:
@@ -192,9 +195,12 @@ class ColumnBuilder:
             table.external.extend([it.external for it in arguments])
             table.sequence.extend([it.sequence for it in arguments])
             table.forward_thread.extend([it.forward_thread for it in arguments])
-            shapes, types = [it.shapes for it in arguments], [it.types for it in arguments]
-            table.inputs.extend(self.inputs[pair_of_inputs(*it)] for it in zip(shapes, types, strict=True))
+            table.inputs.extend(self._inputs_of(arguments))
             table.message.extend(map(self.messages.number, arguments))
+
+    def _inputs_of(self, arguments: list[Any]) -> Iterator[int]:
+        shapes, types = [it.shapes for it in arguments], [it.types for it in arguments]
+        return (self.inputs[pair_of_inputs(*it)] for it in zip(shapes, types, strict=True))
 
     def _add_common(self, table: Events, timed: TimedEvents) -> None:
         """Fill the columns that all events have."""
@@ -212,7 +218,7 @@ class ColumnBuilder:
         moved = [it in annotating for it in operators.name]
         numbers = self._numbers[annotations]
         annotations.name.extend(numbers[names[it]] for it in compress(operators.name, moved))
-        for column in ("start", "end", "thread"):
+        for column in ("start", "end", "thread", "inputs"):
             getattr(annotations, column).extend(compress(getattr(operators, column), moved))
         stayed = [not it for it in moved]
         for column in operators.columns:

@@ -153,6 +153,17 @@ class HostEvents(Events):
         return latest, list(accumulate(latest, max))
 
 
+class Annotations(HostEvents):
+    """Marks of torch, its libraries or the user. ``inputs`` indexes :attr:`Timeline.inputs`, or is :data:`NONE`; it is
+    empty where the trace was read without operators' inputs."""
+
+    columns = (*HostEvents.columns, "inputs")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inputs: list[int] = []
+
+
 class Calls(HostEvents):
     """Calls into an accelerator's runtime or driver."""
 
@@ -243,7 +254,7 @@ class Timeline(NamedTuple):
     device: DeviceEvents
     calls: Calls
     operators: Operators
-    annotations: HostEvents
+    annotations: Annotations
     frames: HostEvents
     overhead: HostEvents
     allocations: Allocations
