@@ -145,6 +145,12 @@ def test_messages_that_mean_out_of_memory(message: str) -> None:
         ("torch.AcceleratorError: CUDA error: CUDA-capable device(s) is/are busy or unavailable", True),
         ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", True),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.", True),
+        (
+            "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. "
+            "port: 29500, useIPv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+            True,
+        ),
+        ("OSError: [Errno 98] Address already in use", True),
         ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 4x8)", False),
         ("RuntimeError: CUDA error: device-side assert triggered", False),
     ],

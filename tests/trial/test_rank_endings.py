@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
-from hotlap.records import Assignment, Crashed, LaunchRequest, TimedOut, Workload
+from hotlap.records import Assignment, Crashed, LaunchRequest, Stopped, TimedOut, TurnRequest, Workload
 from hotlap.trial.local import LocalExecutor
 from hotlap.trial.rank_endings import cause_on_ranks
 
@@ -67,7 +68,7 @@ def test_other_outputs_are_left_to_the_usual_sentence(output: str) -> None:
 
 def launch(tmp_path: Path, trouble: str, *options: str, startup_seconds: float = 300.0) -> object:
     work = tmp_path / "work"
-    work.mkdir()
+    work.mkdir(exist_ok=True)
     workload = Workload(
         kind="module",
         target="torch.distributed.run",
@@ -107,3 +108,39 @@ def test_a_rank_that_never_starts(tmp_path: Path) -> None:
 def test_a_rank_that_trains_fewer_steps(tmp_path: Path) -> None:
     ending = launch(tmp_path, "ends-early")
     assert isinstance(ending, Crashed) and "number of steps" in ending.error
+
+
+@pytest.mark.slow
+def test_a_port_that_another_program_uses(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ending = launch(tmp_path, "port", f"--master-port={taken.getsockname()[1]}", "--master-addr=127.0.0.1")
+    assert isinstance(ending, Crashed) and "EADDRINUSE" in ending.error and "\n" not in ending.error
+
+
+@pytest.mark.slow
+def test_a_group_that_is_made_by_a_file(tmp_path: Path) -> None:
+    """Again in the same folder: nothing is left that a second group could take for its own."""
+    for _ in range(2):
+        assert isinstance(launch(tmp_path, "by-file"), Stopped)
+
+
+@pytest.mark.slow
+def test_arms_with_the_same_fixed_port_are_launched_one_after_the_other(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    workload = Workload(
+        kind="module",
+        target="torch.distributed.run",
+        arguments=(f"--master-port={port}", "--nproc-per-node=2", str(SCRIPT), "fixed-port"),
+        directory=str(tmp_path),
+        python=sys.executable,
+    )
+    arms = (Assignment(workload=workload, block_limit_seconds=60.0),) * 2
+    executor = LocalExecutor(tmp_path / "study", environment={"OMP_NUM_THREADS": "1"})
+    turns = executor.take_turns(TurnRequest(arms=arms, rounds=2, block_seconds=0.05, block_steps=2))
+    assert not turns.interleaved
+    assert [type(it.ending) for it in turns.runs] == [Stopped, Stopped]
+    assert [len(it) for it in turns.rounds] == [2, 2]

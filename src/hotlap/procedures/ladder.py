@@ -19,6 +19,7 @@ from hotlap.experiment.ceilings import situation_with
 from hotlap.experiment.comparing import launch_noise
 from hotlap.experiment.confirm import Confirmation, confirm
 from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.lever_notes import warn_of_notes
 from hotlap.experiment.options import chosen
 from hotlap.experiment.plan_ahead import Launches
 from hotlap.experiment.prove import Prover
@@ -248,6 +249,7 @@ class Ladder:
             self._noise += launch_noise(result.replicates)
             verdict = self._verdict(result, candidate)
             run, report = result.candidate_run, result.candidate_run.compile
+            warn_of_notes(self._draft, choice.setting, run)
         outcome = Outcome(
             lever=name,
             setting=choice.setting,

@@ -21,6 +21,7 @@ from hotlap.experiment.costs import FEWEST_ROUNDS, FEWEST_ROUNDS_OF_A_SHORT_SCRI
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.findings import precedence
 from hotlap.experiment.first_ratios import note_first_ratio
+from hotlap.experiment.lever_notes import warn_of_notes
 from hotlap.experiment.options import Options
 from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, Failure, Trials
 from hotlap.levers.api import Lever
@@ -316,6 +317,8 @@ def _measure(
         for arm, setting in enumerate(group, start=screening.references):
             seen[setting] = _screened(trials, incumbent, setting, screening, turns, arm, share)
             note_first_ratio(draft, incumbent, setting, turns, arm)
+            if not screening.one_launch:
+                warn_of_notes(draft, setting, turns.runs[arm])
     return seen, failures
 
 

@@ -19,8 +19,10 @@ _OUT_OF_MEMORY = re.compile(
 _NO_ROOM_BESIDE_OTHERS = re.compile(
     r"CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_NOT_INITIALIZED|CUDNN_STATUS_INTERNAL_ERROR|NCCL error.*unhandled cuda error"
     r"|(?i:unable to find an engine to execute)|(?i:device\(?s?\)? (?:is|are|is/are) busy or unavailable)"
+    r"|EADDRINUSE|(?i:address already in use)"
 )
-"""Messages of libraries whose handle or workspace did not fit on the device; they can have other causes too."""
+"""Messages of libraries whose handle or workspace did not fit on the device, and of a port that is taken, as by another
+arm of a script with a fixed one; they can have other causes too."""
 
 _KILLED_BY_SIGKILL = re.compile(r"signal: Killed|SIGKILL|exitcode: -9")
 
@@ -79,7 +81,7 @@ def ending_of(departure: Departure) -> Ending:
 
 
 def may_lack_room(ending: Ending) -> bool:
-    """Whether a run may have failed only because others used the device too, and may succeed alone."""
+    """Whether a run may have failed only because others used the device or a port too, and may succeed alone."""
     if isinstance(ending, Crashed):
         return _NO_ROOM_BESIDE_OTHERS.search(ending.error) is not None
     return isinstance(ending, OutOfMemory)
