@@ -26,8 +26,8 @@ from bench.report import command_line, machine_line, table, write
 from hotlap.api import local_executor
 from hotlap.experiment.options import Options, ScaleChoices
 from hotlap.procedures.scale import scale
-from hotlap.records import Isolation, ScalePoint, Strategy, ValidatedError, Workload
-from hotlap.scaling.predict import changes_of
+from hotlap.records import Cluster, Isolation, MeasuredStep, ScalePoint, Strategy, ValidatedError, Workload
+from hotlap.scaling.predict import changes_of, predict
 
 ROOT = Path(__file__).parents[2]
 TRAIN = Path(__file__).with_name("train.py")
@@ -62,12 +62,15 @@ class Step(msgspec.Struct, kw_only=True):
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """One model and size."""
+    """One model and size. What predictions start from is stored in its piece, so that a changed simulator is compared
+    with the same measurements; pieces of earlier versions lack it."""
 
     name: str
     parameters_bytes: int
     one_process_seconds: float
     steps: tuple[Step, ...]
+    measured: MeasuredStep | None = None
+    cluster: Cluster | None = None
 
     def choice(self, processes: int) -> tuple[Step, Step, float]:
         """The step of the strategy that hotlap names, that of the best one, and the regret.
@@ -109,14 +112,30 @@ def main(words: list[str]) -> None:
         title="Steps of several processes: predicted against measured",
         command=command_line("bench.scale"),
         text=text_of(rows),
-        data=msgspec.to_builtins(rows),
+        data=msgspec.to_builtins([msgspec.structs.replace(it, measured=None, cluster=None) for it in rows]),
     )
     VALIDATED.write_bytes(msgspec.json.format(msgspec.json.encode(errors_of(rows)), indent=2) + b"\n")
 
 
 def kept(folder: Path, name: str) -> Row:
-    """The stored row of that name; measured, and stored, if there is none yet."""
-    return piece(folder, name, Row, partial(measured, name))
+    """The stored row of that name, predicted by the present simulator; measured, and stored, if there is none yet."""
+    return predicted_again(piece(folder, name, Row, partial(measured, name)))
+
+
+def predicted_again(row: Row) -> Row:
+    """The row with the predictions that the simulator makes now of what was measured then."""
+    if row.measured is None or row.cluster is None:
+        return row
+    points = {(it.strategy, it.ranks): it for it in predict(row.measured, row.cluster).points}
+    steps = tuple(
+        msgspec.structs.replace(
+            it,
+            predicted_seconds=points[it.strategy, it.processes].step_seconds,
+            predicted_bytes=points[it.strategy, it.processes].peak_bytes,
+        )
+        for it in row.steps
+    )
+    return msgspec.structs.replace(row, steps=steps)
 
 
 def measured(name: str) -> Row:
@@ -141,6 +160,8 @@ def measured(name: str) -> Row:
         name=name,
         parameters_bytes=study.scale.step.parameter_bytes,
         one_process_seconds=alone,
+        measured=study.scale.step,
+        cluster=study.scale.cluster,
         steps=tuple(
             Step(
                 strategy=strategy,

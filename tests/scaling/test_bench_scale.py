@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from bench.scale.__main__ import Row, Step, errors_of, kept, text_of
 
-from hotlap.records import Strategy
+from hotlap.records import Cluster, Link, MeasuredStep, ReadyGradient, Strategy
+from hotlap.scaling import predict
 
 
 def step(strategy: Strategy, processes: int, predicted: float, measured: float) -> Step:
@@ -59,3 +60,28 @@ def test_a_gain_below_one_percent_is_no_reason_to_leave_ddp() -> None:
 def test_a_finished_piece_is_not_measured_again(tmp_path: Path) -> None:
     (tmp_path / "gpt-small.json").write_bytes(msgspec.json.encode(ROW))
     assert kept(tmp_path, "gpt-small") == ROW
+
+
+def test_a_stored_piece_is_predicted_by_the_present_simulator(tmp_path: Path) -> None:
+    step = MeasuredStep(
+        forward_seconds=0.3,
+        backward_seconds=0.5,
+        optimizer_seconds=0.1,
+        gradients=(ReadyGradient(share=1.0, size_bytes=2**20),),
+        threads=1,
+    )
+    link = Link(bytes_per_second=1e6)
+    cluster = Cluster(devices_per_node=4, within=link, between=link, cores=2)
+    stored = msgspec.structs.replace(ROW, measured=step, cluster=cluster)
+    (tmp_path / "gpt-small.json").write_bytes(msgspec.json.encode(stored))
+    points = {(it.strategy, it.ranks): it for it in predict(step, cluster).points}
+    for it in kept(tmp_path, "gpt-small").steps:
+        assert it.predicted_seconds == points[it.strategy, it.processes].step_seconds
+        assert it.measured_seconds in (1.25, 1.0, 1.5, 2.0, 2.5), "measured then"
+
+
+def test_errors_of_ratios_are_by_number_of_processes() -> None:
+    ddp, zero, fsdp = errors_of([ROW])
+    assert not ddp.ratio_errors
+    assert dict(zero.ratio_errors) == pytest.approx({2: 0.5, 4: 0.0})
+    assert dict(fsdp.ratio_errors) == pytest.approx({2: 0.25, 4: 0.2})
