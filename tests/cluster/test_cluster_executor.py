@@ -14,9 +14,22 @@ import pytest
 from hotlap.cluster.alike import largest_group
 from hotlap.cluster.executor import ClusterExecutor, NodeLostError, machines_of
 from hotlap.cluster.journey import Parcel, moved, packed, returned, unpacked
-from hotlap.cluster.questions import LaunchQuestion, MachineQuestion, NodeAnswer, NodeQuestion
+from hotlap.cluster.questions import CollectivesQuestion, LaunchQuestion, MachineQuestion, NodeAnswer, NodeQuestion
 from hotlap.errors import ClusterError
-from hotlap.records import Assignment, LaunchRequest, Machine, Replicate, Run, Slot, Stopped, TurnRequest, Workload
+from hotlap.records import (
+    Assignment,
+    CollectiveRate,
+    CollectiveRates,
+    CollectivesRequest,
+    LaunchRequest,
+    Machine,
+    Replicate,
+    Run,
+    Slot,
+    Stopped,
+    TurnRequest,
+    Workload,
+)
 
 HERE = Workload(kind="script", target="/project/train.py", directory="/project", python="/env/bin/python")
 TURNS = TurnRequest(arms=(Assignment(workload=HERE), Assignment(workload=HERE)), rounds=1)
@@ -42,6 +55,15 @@ class ArithmeticNode:
             raise NodeLostError
         if isinstance(question, MachineQuestion):
             return msgspec.json.encode(NodeAnswer(machine=self._machine))
+        if isinstance(question, CollectivesQuestion):
+            rate = CollectiveRate(
+                name="all-reduce",
+                backend="gloo",
+                processes=question.request.processes,
+                latency_seconds=1e-4,
+                bytes_per_second=1e9,
+            )
+            return msgspec.json.encode(NodeAnswer(collectives=CollectiveRates(rates=(rate,))))
         run = Run(ending=Stopped())
         return msgspec.json.encode(
             NodeAnswer(runs=(run,), replicate=Replicate(runs=(run, run), rounds=((1.0,), (2.0,))))
@@ -70,6 +92,13 @@ def test_a_replicate_of_a_lost_node_is_taken_whole_on_another() -> None:
     assert (found.node, found.lost_nodes) == ("two", ("one",))
     assert executor.slots() == (Slot(name="two"),)
     assert executor.submit(TURNS, Slot(name="one")).result(60).lost_nodes == (), "it is not asked again"
+
+
+def test_collectives_are_measured_on_the_first_node_that_is_left() -> None:
+    one, two = ArithmeticNode("one", lost=True), ArithmeticNode("two")
+    found = executor_of(one, two).collectives(CollectivesRequest(processes=4))
+    assert [it.processes for it in found.rates] == [4]
+    assert [type(it) for it in two.asked] == [CollectivesQuestion]
 
 
 def test_without_a_node_the_study_can_be_resumed() -> None:
