@@ -191,9 +191,9 @@ def test_the_table_has_predictions_errors_and_measurements(script: FakeScript) -
     choice = study.strategies
     assert choice is not None
     own, *others = rows(study, choice)
-    assert len(own) == len(HEADINGS) and own[0] == "DDP, the script's own" and own[1] == ""
+    assert len(own) == len(HEADINGS) and own[0] == "DDP (the script's)" and own[1] == ""
     first = dict(zip(HEADINGS, others[0], strict=True))
-    assert first["strategy"] == "FSDP2" and first[">off by up to"] == "20 %" and "ms (" in first[">predicted"]
+    assert first["strategy"] == "FSDP2" and first[">error"] == "20 %" and first[">predicted"].endswith("x")
     assert " to " in first[">measured"], "a trial has an interval"
     kept = dict(zip(HEADINGS, others[1], strict=True))
     assert kept["strategy"] == "FSDP2, weights kept" and kept[">measured"].endswith("x")

@@ -10,7 +10,7 @@ from hotlap.records import Comparison, Setting, StrategyChoice, StrategyForecast
 from hotlap.render import text
 from hotlap.render.scaling import STRATEGY_NAMES
 
-HEADINGS = ("strategy", ">predicted", ">off by up to", ">memory", ">measured", ">memory there")
+HEADINGS = ("strategy", ">predicted", ">error", ">memory", ">measured", ">its memory")
 
 
 class _Measured(NamedTuple):
@@ -24,12 +24,12 @@ def rows(study: Study, choice: StrategyChoice) -> Iterator[tuple[str, ...]]:
     """The script's own strategy, then the others as they were tried."""
     own = _name(choice.strategy, choice.reshards)
     peak = text.size(choice.peak_bytes) if choice.peak_bytes else ""
-    yield f"{own}, the script's own", "", "", peak, text.duration(choice.step_seconds), peak
+    yield f"{own} (the script's)", "", "", peak, text.duration(choice.step_seconds), peak
     for it in choice.forecasts:
         measured = _measured(study, it)
         yield (
             _name(it.strategy, it.reshards),
-            f"{text.duration(it.ratio * choice.step_seconds)} ({text.ratio(it.ratio)})",
+            text.ratio(it.ratio),
             "not validated" if it.error is None else text.share(it.error),
             text.size(it.peak_bytes) if it.peak_bytes else "",
             measured.ratio or ("" if it.order else "not tried"),
@@ -47,8 +47,8 @@ def reasons(choice: StrategyChoice) -> Iterator[str]:
 def remarks(choice: StrategyChoice) -> Iterator[str]:
     """Where the figures come from, and how far to trust them."""
     yield (
-        "Predicted before any trial, from the step's trace and from collectives measured between "
-        f"{choice.ranks} processes of this machine; memory is that of one rank."
+        "Steps are multiples of the script's own step, and memory is that of one rank. Predictions were made "
+        f"before any trial, from the step's trace and collectives between {choice.ranks} processes of this machine."
     )
     if choice.exposed_seconds > 0:
         yield (
@@ -59,7 +59,7 @@ def remarks(choice: StrategyChoice) -> Iterator[str]:
         yield f"Errors are the largest of earlier predictions, measured on {text.one_line(choice.validated)}."
     else:
         yield "No prediction of this kind was compared with real runs: none was used to leave a strategy out."
-    yield "Measured is the step over that of the script's own strategy; without an interval it is one replicate."
+    yield "Without an interval a measured step is that of one replicate."
 
 
 def _name(strategy: str, reshards: bool | None) -> str:
