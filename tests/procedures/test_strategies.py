@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +21,13 @@ from hotlap.plan import setting
 from hotlap.procedures import strategies
 from hotlap.procedures.search import tune
 from hotlap.records import (
+    Assignment,
     Kept,
     Limit,
     NoGain,
     Objective,
     Outcome,
+    Run,
     Setting,
     ShardedFacts,
     Skipped,
@@ -231,6 +234,26 @@ def test_nothing_is_measured_where_there_is_nothing_to_choose(script: FakeScript
     assert study.strategies is None and not list(collectives_in(executor)) and not study.warnings
     study, executor = searched(script, only=("gradient-buckets",))
     assert study.strategies is None and len(list(collectives_in(executor))) == 1, "only for the finding slow-link"
+
+
+class Whole(RanksExecutor):
+    """The lever leaves every model as it was, and says so."""
+
+    def _run(self, arm: Assignment, steps: int, noise: random.Random) -> Run:
+        run = super()._run(arm, steps, noise)
+        shards = any(it.lever == "fully-sharded" for it in arm.plan.settings)
+        notes = ("The script writes to /tmp.", *(("A model stays whole on every rank: it is one block.",) * shards))
+        return msgspec.structs.replace(run, notes=notes)
+
+
+@pytest.mark.parametrize("slowdown", [None, 1.5])
+def test_a_lever_that_changed_nothing_is_not_silent(script: FakeScript, slowdown: float | None) -> None:
+    executor = Whole(script, Ranks())
+    objective = Objective() if slowdown is None else for_memory(slowdown)
+    options = Options(budget_seconds=BUDGET, only=ONLY, objective=objective)
+    study = tune(WORKLOAD, options, executor, clock=executor.clock)
+    assert "fully-sharded: A model stays whole on every rank: it is one block." in study.warnings
+    assert study.warnings.count("The script writes to /tmp.") == 1
 
 
 def test_killed_at_each_call_the_choice_is_the_same(script: FakeScript, tmp_path: Path) -> None:
