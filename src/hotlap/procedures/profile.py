@@ -56,8 +56,8 @@ def _measure(trials: Trials, draft: StudyDraft) -> None:
     note_bounds(draft, bounds)
     draft.plan_ahead("profile", Forecast.of(profile_launch(trials), *sizes))
     known = take_profile(trials, draft, observation, bounds)
-    rates = measured_rates(trials, draft, observation.facts, budget_share=_RATES_SHARE)
-    known = msgspec.structs.replace(known, measured_rates=rates.rates)
+    between_ranks = measured_rates(trials, draft, observation.facts, budget_share=_RATES_SHARE)
+    known = msgspec.structs.replace(known, measured_rates=between_ranks.rates)
     note_findings(draft, known)
     if trials.options.batch_sizes:
         rates = measure_batch_sizes(trials, draft, observation, machine)
