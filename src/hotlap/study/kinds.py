@@ -12,10 +12,12 @@ from hotlap.study.layout import LABS
 
 
 class Made(NamedTuple):
-    """``command`` made it, and ``resumes`` an interrupted one."""
+    """``command`` made it, and ``resumes`` an interrupted one; without a folder the last one, unless it ``is_named``
+    because the command makes studies of another kind, too."""
 
     command: str
     resumes: bool = False
+    is_named: bool = False
 
 
 KINDS: Final[Mapping[StudyKind, Made]] = MappingProxyType(
@@ -28,7 +30,7 @@ KINDS: Final[Mapping[StudyKind, Made]] = MappingProxyType(
         "memory": Made("memory"),
         "watch": Made("run"),
         "scale": Made("scale", resumes=True),
-        "processes": Made("tune", resumes=True),
+        "processes": Made("tune", resumes=True, is_named=True),
     }
 )
 
@@ -44,3 +46,9 @@ def command_of(study: Study) -> str:
 def resumes(study: Study) -> bool:
     """Whether an interrupted study of this kind can be resumed."""
     return KINDS[study.kind].resumes
+
+
+def resuming_command(study: Study, directory: Path) -> str:
+    """The command that continues a study in that folder."""
+    named = f" {directory}" if KINDS[study.kind].is_named else ""
+    return f"hotlap {command_of(study)} --resume{named}"

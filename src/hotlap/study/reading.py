@@ -13,7 +13,7 @@ from hotlap.records import Record, Study, Workload
 from hotlap.redact import redacted, redacted_record, secrets_of
 from hotlap.study import migrations
 from hotlap.study.files import damaged, explained, is_locked, open_study_file, read_bounded
-from hotlap.study.kinds import command_of, resumes
+from hotlap.study.kinds import resumes, resuming_command
 from hotlap.study.layout import (
     ATTACHMENT_LIMIT_BYTES,
     FORMAT,
@@ -70,8 +70,7 @@ def load_study(path: Path) -> Study:
     else:
         study = study_of(directory, read_header(directory / JOURNAL))
     if study.status == "running" and not is_locked(directory):
-        named = f" {directory}" if study.kind == "processes" else ""
-        goes_on = f"`hotlap {command_of(study)} --resume{named}` continues it"
+        goes_on = f"`{resuming_command(study, directory)}` continues it"
         text = f"The run was killed; {goes_on if resumes(study) else 'only its results up to then are known'}."
         study = msgspec.structs.replace(study, status="interrupted", status_text=text)
     return msgspec.structs.replace(study, directory=str(directory))
