@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, median, median_low
 
-from hotlap.records import Plan, Replicate
+from hotlap.records import Plan, Replicate, Run
 
 FEWEST_ROUNDS = 8
 FEWEST_ROUNDS_OF_A_SHORT_SCRIPT = 3
@@ -75,6 +75,7 @@ class Costs:
         self._overheads: deque[float] = deque(maxlen=_REMEMBERED_REPLICATES)
         self._step_seconds: deque[float] = deque([shape.step_seconds], maxlen=_REMEMBERED_REPLICATES)
         self._extra_startup: defaultdict[str, deque[float]] = defaultdict(partial(deque, maxlen=_REMEMBERED_REPLICATES))
+        self._built: set[Plan] = set()
 
     @property
     def overhead_seconds(self) -> float:
@@ -133,11 +134,14 @@ class Costs:
     ) -> None:
         """Correct the estimates by a completed replicate of that ``shape``.
 
-        Its rounds give the time of its steps, and so its overhead; the first run may have been disturbed.
+        Its rounds give the time of its steps, and so its overhead; the first run may have been disturbed. What an
+        engine built, later launches only load.
         """
         cut = shape or self.shape
         for plan, run in zip(plans, turns.runs, strict=True):
-            self._learn_startup(plan, run.startup_seconds - turns.runs[0].startup_seconds, plans[0])
+            building = self._first_build_seconds(plan, run)
+            elapsed_seconds = max(0.0, elapsed_seconds - building)
+            self._learn_startup(plan, run.startup_seconds - building - turns.runs[0].startup_seconds, plans[0])
         step_seconds = _step_seconds(turns, plans)
         own = cut if step_seconds is None else replace(cut, step_seconds=step_seconds)
         extras = sum(self._extra(plan) for plan in plans)
@@ -147,6 +151,13 @@ class Costs:
         if step_seconds is not None:
             self._step_seconds.append(step_seconds)
             self.shape = replace(self.shape, step_seconds=median_low(self._step_seconds))
+
+    def _first_build_seconds(self, plan: Plan, run: Run) -> float:
+        """The seconds for which the engine of a plan was built, in the first launch with it; 0 in any other."""
+        if run.engine is None or plan in self._built:
+            return 0.0
+        self._built.add(plan)
+        return run.engine.build_seconds
 
     def _learn_startup(self, plan: Plan, more_seconds: float, than: Plan) -> None:
         """Attribute a plan's additional start-up time to its newest lever, if the first arm lacks that lever."""

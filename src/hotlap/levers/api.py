@@ -67,8 +67,10 @@ class Lever:
     the process or its loaders start. ``work`` is what it makes faster: training, the calls of an inference target, or
     both. ``replaces_torch`` says that the model is then run by something else than torch, so that no other lever
     that changes how torch runs a model can be combined with it: those of the kind ``host`` alone. ``samples_factor`` is
-    how many times as many samples a step has with a setting: results are then compared at equal samples. ``kind`` is
-    the name of its folder.
+    how many times as many samples a step has with a setting: results are then compared at equal samples.
+    ``lengthens_calls`` says that several inputs share a call and wait for one another: it is not tried where the time
+    of a call is the goal, or a p99 of it is required. ``starts_slowly`` says that each launch, or the first one,
+    compiles for tens of seconds: in a short budget what starts faster comes first. ``kind`` is the name of its folder.
     """
 
     name: str
@@ -90,6 +92,8 @@ class Lever:
     work: tuple[Work, ...] = ("training",)
     replaces_torch: bool = False
     samples_factor: Callable[[Setting], float] = lambda setting: 1.0
+    lengthens_calls: bool = False
+    starts_slowly: bool = False
     kind: str = ""
 
 
@@ -215,6 +219,8 @@ def _build(name: str, module: ModuleType) -> Lever:
         switch=getattr(module, "switch", None),
         replaces_torch=getattr(module, "replaces_torch", False),
         samples_factor=getattr(module, "samples_factor", lambda setting: 1.0),
+        lengthens_calls=getattr(module, "lengthens_calls", False),
+        starts_slowly=getattr(module, "starts_slowly", False),
         kind=module.__name__.split(".")[-2],
         **member,
     )

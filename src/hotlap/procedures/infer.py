@@ -26,12 +26,13 @@ from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Failure
 from hotlap.levers.api import Lever, inference_levers
 from hotlap.objective import gain, judge
-from hotlap.procedures.budget import reserve_for_first_answer
+from hotlap.procedures.budget import RESERVE_MARGIN, reserve_for_first_answer
 from hotlap.procedures.call_advice import call_findings
 from hotlap.procedures.forecast import first_forecast
-from hotlap.procedures.screen import Prospect, Screened
+from hotlap.procedures.screen import Hopeful, Prospect, Screened, noise_of_a_replicate, screen_one
 from hotlap.procedures.search import Search
 from hotlap.procedures.verdicts import breaks_p99
+from hotlap.procedures.verify import verification_cost
 from hotlap.records import (
     Candidate,
     Comparison,
@@ -54,6 +55,7 @@ from hotlap.records import (
 )
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
+from hotlap.wording import ratio
 
 
 def infer(
@@ -105,10 +107,29 @@ class _InferenceSearch(Search):
             raise ScriptError(f"The metric cannot be used. {refused}", remedy="Correct the function of --metric.")
 
     def _prospects(self, names: Sequence[str]) -> tuple[list[Prospect], list[Outcome]]:
-        """Ways of forming batches first, and levers of the host last: a short budget is for what runs the model."""
+        """In an order for short budgets: ways of forming batches where these are the unit of work, then engines, then
+        what changes how torch runs the model, then what compiles for long, then what applies to whatever runs it."""
         found, passed_over = super()._prospects(names)
-        found.sort(key=lambda it: 0 if it.lever.kind == "data" else 2 if it.lever.kind == "host" else 1)
+        found.sort(key=lambda it: self._turn_of(it.lever))
         return found, passed_over
+
+    def _turn_of(self, lever: Lever) -> int:
+        facts = self._baseline_situation.facts
+        of_batches = facts.generation is not None or (facts.lengths is not None and facts.lengths.whole_passes)
+        if lever.kind == "data" and of_batches:
+            return 0
+        if self._is_of_host(lever.name):
+            return 4
+        return 3 if lever.starts_slowly else 1 if lever.replaces_torch else 2
+
+    def _screened(self, prospects: Sequence[Prospect], again: bool) -> Hopeful:
+        """In a budget engines come first: levers that a process can switch share a launch, and may compile in it."""
+        first = [it for it in prospects if self._turn_of(it.lever) <= 1]
+        if self._trials.options.budget_seconds is None or len(first) in (0, len(prospects)):
+            return super()._screened(prospects, again)
+        rest = [it for it in prospects if it not in first]
+        found = {**super()._screened(first, again), **super()._screened(rest, again)}
+        return dict(sorted(found.items(), key=lambda it: -(it[1][0].gain or 1.0)))
 
     def _attempt(self, name: str, choices: Sequence[Screened]) -> None:
         """Let a lever compete with the plan, or try it on top of the plan.
@@ -123,39 +144,89 @@ class _InferenceSearch(Search):
             super()._attempt(name, choices)
 
     def _compete(self, name: str, choices: Sequence[Screened]) -> None:
-        """Compare each setting with the unmodified model, and keep the best correct one."""
+        """Compare each setting with the unmodified model, and keep the best correct one.
+
+        In a budget, those are left out that a first measurement shows far behind the plan.
+        """
         outcomes: list[Outcome] = []
-        for choice in choices:
-            candidate = plans_of.with_setting(self._host_part(self._plan), choice.setting)
-            with self._against_unmodified():
-                way = self._way(candidate)
-                if way is None:
-                    break
-                self._trials.set_rounds(way.rounds)
-                outcome, run = (self._try_straight if way.straight else self._try)(name, choice, candidate)
+        behind: list[Outcome] = []
+        for number, choice in enumerate(choices):
+            choice = self._screened_if_short(choice)
+            if (reason := self._far_behind(choice)) is not None:
+                verdict = NoGain(metric=self._trials.options.objective.metric, reason=reason)
+                behind.append(
+                    Outcome(lever=name, setting=choice.setting, verdict=verdict, trial_seconds=choice.seconds)
+                )
+                continue
+            outcome = self._outcome_against_unmodified(name, choice)
             if outcome is None:
+                self._left_to_try[name] = choices[number:]
                 break
-            if isinstance(outcome.verdict, Kept) and run is not None:
-                beaten = self._beaten_by_plan(name, outcome.verdict, candidate)
-                if beaten:
-                    verdict = NoGain(comparison=outcome.verdict.comparison, reason=beaten)
-                    outcome = msgspec.structs.replace(outcome, verdict=verdict)
-                else:
-                    self._replace_plan(outcome, candidate, run)
             outcomes.append(outcome)
         kept = self._draft.outcome_of(name)
-        if outcomes and not (kept is not None and isinstance(kept.verdict, Kept)):
-            self._draft.decide(max(outcomes, key=_merit))
+        is_kept = kept is not None and isinstance(kept.verdict, Kept)
+        if (outcomes or behind) and not is_kept:
+            self._draft.decide(max(outcomes, key=_merit) if outcomes else behind[0])
         elif not outcomes and kept is None:
             self._note_seen(name, choices[0], plans_of.with_setting(self._plan, choices[0].setting))
         self._close_if_final(name)
 
+    def _outcome_against_unmodified(self, name: str, choice: Screened) -> Outcome | None:
+        """The outcome of one setting, which becomes the plan if it is right and better; None if no time was left."""
+        verified = self._verified
+        candidate = plans_of.with_setting(self._host_part(self._plan), choice.setting)
+        with self._against_unmodified() as held:
+            way = self._way(candidate)
+            if way is None or (way.straight and held.settings):  # the plan must still be verified
+                return None
+            self._trials.set_rounds(way.rounds)
+            # A trial has the arms of the verification: in a budget the latter alone, of what looked best, saves it.
+            straight = way.straight or (self._trials.options.budget_seconds is not None and not held.settings)
+            self._trials.reserve_seconds = 0.0 if straight else self._trials.reserve_seconds
+            outcome, run = (self._try_straight if straight else self._try)(name, choice, candidate)
+        if outcome is not None and isinstance(outcome.verdict, Kept) and run is not None:
+            beaten = self._beaten_by_plan(name, outcome.verdict, candidate)
+            if beaten:
+                verdict = NoGain(comparison=outcome.verdict.comparison, reason=beaten)
+                outcome = msgspec.structs.replace(outcome, verdict=verdict)
+            else:
+                self._replace_plan(outcome, candidate, run)
+        if self._plan != candidate:
+            self._verified = verified  # what was verified meanwhile is not what the plan falls back to
+        return outcome
+
+    def _screened_if_short(self, choice: Screened) -> Screened:
+        """A first measurement of a setting that had none, if a budget is short and a plan is held already."""
+        if self._trials.options.budget_seconds is None or choice.gain is not None or not self._plan.settings:
+            return choice
+        reserve = RESERVE_MARGIN * verification_cost(self._trials, self._prover, self._plan)
+        with self._against_unmodified():
+            self._trials.reserve_seconds = reserve
+            lever = self._levers[choice.setting.lever]
+            found = screen_one(self._trials, self._draft, self._plan, lever, choice.setting)
+        return choice if isinstance(found, Failure) else found
+
+    def _far_behind(self, choice: Screened) -> str | None:
+        """A sentence if one measurement shows a setting behind the plan by more than its noise explains."""
+        if self._trials.options.budget_seconds is None or choice.gain is None or not self._plan.settings:
+            return None
+        known = next((it.comparison for it in self._draft.study.candidates if it.plan == self._plan), None)
+        held = gain(self._trials.options.objective, known) if known is not None else None
+        if held is None or choice.gain * (1 + 2 * noise_of_a_replicate(self._noise)) >= held.value:
+            return None
+        shown = plans_of.describe(self._plan.settings[-1])
+        return (
+            f"A first measurement (one replicate, no interval) showed {ratio(choice.gain)}, and {shown} gives "
+            f"{ratio(held.value)}."
+        )
+
     @contextmanager
-    def _against_unmodified(self) -> Iterator[None]:
+    def _against_unmodified(self) -> Iterator[Plan]:
+        """Try on top of no plan; gives the held one."""
         kept, used = self._plan, self._used
         self._plan, self._used = plans_of.EMPTY, {}
         try:
-            yield
+            yield kept
         finally:
             self._plan, self._used = kept, used
 

@@ -33,6 +33,7 @@ from hotlap.procedures.screen import (
     Prospect,
     Screened,
     bound_of,
+    is_hopeful,
     noise_of_a_replicate,
     prospects_of,
     screen,
@@ -161,6 +162,9 @@ class Ladder:
             way = self._way(candidate)
             if way is None and choice.gain is None:
                 choice = self._screen(choice)
+                if not is_hopeful(choice, self._trials.options.goal.delta, noise_of_a_replicate(self._noise)):
+                    self._note_seen(name, choice, candidate)
+                    break
                 way = self._way(candidate)  # the screening corrected the costs of a trial
             if way is None:
                 self._note_seen(name, choice, candidate)

@@ -35,6 +35,7 @@ from hotlap.records import (
     Failed,
     Finding,
     NoGain,
+    Objective,
     Outcome,
     Plan,
     Replicate,
@@ -166,7 +167,7 @@ def screen(
     hopeful: dict[str, list[Screened]] = {}
     for prospect in prospects:
         mine = [replace(seen[it], bound=prospect.bound) for it in prospect.settings if it in seen]
-        worth = [it for it in mine if _is_hopeful(it, trials.options.goal.delta, noise)]
+        worth = [it for it in mine if is_hopeful(it, trials.options.goal.delta, noise)]
         if worth:
             hopeful[prospect.lever.name] = sorted(worth, key=lambda it: -(it.gain or 1.0))
         else:
@@ -257,6 +258,8 @@ def _reason_to_skip(lever: Lever, situation: Situation, options: Options) -> Ski
     obstacle = lever.obstacle(situation)
     if obstacle is not None:
         return obstacle
+    if lever.lengthens_calls and _is_of_single_calls(options.objective):
+        return Skipped(reason="Its inputs wait for one another, and the objective is about the time of single calls.")
     if not lever.candidates(situation):
         return Skipped(reason="No setting of it fits this script and machine.")
     if not _settings(lever, situation, options):
@@ -270,6 +273,10 @@ def _reason_to_skip(lever: Lever, situation: Situation, options: Options) -> Ski
         )
         return Skipped(reason=text, bound=bound)
     return None
+
+
+def _is_of_single_calls(objective: Objective) -> bool:
+    return objective.metric == MEDIAN_CALL_SECONDS or objective.p99_seconds is not None
 
 
 def _may_improve(lever: Lever, metric: str) -> bool:
@@ -370,7 +377,8 @@ def _take(
     )
 
 
-def _is_hopeful(it: Screened, delta: float, noise: float) -> bool:
+def is_hopeful(it: Screened, delta: float, noise: float) -> bool:
+    """Whether a setting is worth a trial: it was not screened, or may gain something within the noise of that."""
     return it.gain is None or it.gain * (1 + noise) >= 1 + delta
 
 

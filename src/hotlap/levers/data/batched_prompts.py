@@ -41,6 +41,7 @@ proof: Proof = "rounding"
 work: tuple[Work, ...] = ("inference",)
 addresses: tuple[str, ...] = ()
 parameters = {"prompts": Parameter(int, minimum=2, maximum=1024)}
+lengthens_calls = True
 
 _TRIED = (16, 4)
 

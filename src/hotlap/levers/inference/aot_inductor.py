@@ -50,6 +50,7 @@ proof: Proof = "rounding"
 work: tuple[Work, ...] = ("inference",)
 addresses: tuple[str, ...] = ()
 replaces_torch = True
+starts_slowly = True
 parameters = {"precision": Parameter(str, choices=("int8",), required=False)}
 _FROZEN = {"freezing": True}
 _KERNEL = re.compile(r"\b(?:call_)?(?:cpp_\w+|triton_\w+|aoti_torch_(?:cpu|cuda|mkldnn|xpu)_\w+)\(")

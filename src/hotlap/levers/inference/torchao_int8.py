@@ -56,6 +56,7 @@ work: tuple[Work, ...] = ("inference",)
 improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses: tuple[str, ...] = ()
 replaces_torch = True
+starts_slowly = True
 parameters: dict[str, Parameter] = {}
 
 

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 title = "The model compiled into fused kernels"
 proof: Proof = "rounding"
 work: tuple[Work, ...] = ("training", "inference")
+starts_slowly = True
 improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses = ("dominant-operator", "launch-bound", "python-overhead", "small-operators")
 parameters = {
