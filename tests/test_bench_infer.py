@@ -13,7 +13,8 @@ from bench.infer.case import MOST_TIMED, Case, against_chosen, is_beyond_chance,
 from bench.infer.engines import ENGINES
 from bench.infer.records import ByHand, Likeness, OnOthers, Row, Searched, Turns
 
-from hotlap.experiment.options import Options
+from hotlap.experiment.options import Options, check
+from hotlap.levers.api import inference_levers
 from hotlap.records import Crashed, Estimate, OutputQuality, Plan, Replicate, Run, Setting, Stopped, TaskQuality
 
 PLAN = Plan(settings=(Setting(lever="compile", values=(("mode", "default"),)),))
@@ -172,9 +173,11 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_slow_calls_get_more_time_and_fewer_rounds() -> None:
-    assert (options_for("cnn", 8, None).budget_seconds, options_for("cnn", 8, None).rounds) == (360, None)
-    assert (options_for("bert", 8, None).budget_seconds, options_for("bert", 8, None).rounds) == (1800, 5)
-    assert options_for("bert", 1, 300.0, ["openvino"]).only == ("openvino",)
+    assert (options_for("cnn", 8, None).budget_seconds, options_for("cnn", 8, None).rounds) == (420, None)
+    assert (options_for("bert", 8, None).budget_seconds, options_for("bert", 8, None).rounds) == (1440, 5)
+    chosen = options_for("bert", 1, 300.0, ["openvino"])
+    assert chosen.only == ("openvino",) and "batched-calls" in chosen.skip
+    check(chosen, inference_levers())
 
 
 @pytest.mark.slow

@@ -50,8 +50,8 @@ NEAR = 1.5
 """How many times as long as the fastest admissible engine's a call may take, where it was not timed in turns, for an
 engine to be timed."""
 MOST_TIMED = 3
-START_SECONDS = 240.0
-PIECE_SECONDS = 300.0
+START_SECONDS = 300.0
+PIECE_SECONDS = 360.0
 _CHOSEN_ARMS = 2
 
 
@@ -90,7 +90,7 @@ class Case:
             others=others,
             engines=tuple(_by_hand(it, compared.get(it.engine), _failed(turns, it.engine)) for it in likenesses),
             copies=first.baseline_speedup if first is not None else None,
-            remarks=first.remarks if first is not None else (),
+            remarks=first.remarks if first is not None else _without_rounds(turns),
         )
 
     def _piece(self, name: str, kind: type[Any], measure: Any) -> Any:
@@ -264,6 +264,11 @@ def _failed(turns: Sequence[Turns], engine: str) -> str:
             if not isinstance(ending, Stopped):
                 return ending_text(ending)
     return ""
+
+
+def _without_rounds(turns: Sequence[Turns]) -> tuple[str, ...]:
+    said = f"No engine was timed: fewer than two replicates were complete within {PIECE_SECONDS:g} s each."
+    return (said,) if turns else ()
 
 
 def _by_hand(it: Likeness, compared: SpeedComparison | None, failed: str) -> ByHand:

@@ -164,3 +164,112 @@ def single_score(outputs: dict[int, torch.Tensor]) -> torch.Tensor:
 
 def image_inputs() -> list[torch.Tensor]:
     return [torch.randn(4, 3, 8, 8) for _ in range(3)]
+
+
+class Counting(Nested):
+    """Its output has no row for each sample."""
+
+    def forward(self, rows: torch.Tensor, scale: float = 1.0) -> Answer:
+        answer = super().forward(rows, scale)
+        return Answer(logits=answer.logits.sum(dim=0), hidden=answer.hidden)
+
+
+def counting() -> torch.nn.Module:
+    return Counting().eval()
+
+
+def with_custom_operator() -> torch.nn.Module:
+    """The operator is made here, since that imports torch's compiler."""
+
+    @torch.library.custom_op("hotlap_tests::scaled", mutates_args=())
+    def scaled(rows: torch.Tensor, factor: float) -> torch.Tensor:
+        return rows * factor
+
+    scaled.register_fake(lambda rows, factor: torch.empty_like(rows))
+
+    class WithCustomOperator(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(16, 4)
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = scaled(self.layer(rows), 2.0)
+            return found
+
+    return WithCustomOperator().eval()
+
+
+def few_rows() -> Iterator[torch.Tensor]:
+    """A generator that ends."""
+    for number in range(3):
+        yield torch.full((8, 16), float(number))
+
+
+def breaking_rows() -> Iterator[torch.Tensor]:
+    """A generator that fails after its second input."""
+    yield from rows()[:2]
+    raise OSError("the third file is gone")
+
+
+def inputs_of_different_structure() -> list[Any]:
+    return [torch.ones(8, 16), {"rows": torch.ones(8, 16), "scale": 2.0}, (torch.ones(8, 16), 3.0)]
+
+
+class Useless(torch.nn.Module):
+    """Each row of its weight holds one number that is used and a far larger one whose input is always 0: in int8, whose
+    steps are as wide for the whole row, nothing is left of the former."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 16, bias=False)
+        with torch.no_grad():
+            values = torch.sin(torch.arange(16 * 64) * 12.9898).reshape(16, 64)
+            self.layer.weight.copy_(values)
+            self.layer.weight[:, 0] = 1e5
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.layer(rows)
+        return found
+
+
+def useless_in_int8() -> torch.nn.Module:
+    return Useless().eval()
+
+
+def rows_without_the_first() -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    found = [torch.randn(32, 64, generator=generator) for _ in range(10)]
+    for it in found:
+        it[:, 0] = 0
+    return found
+
+
+class InfiniteInBfloat16(torch.nn.Module):
+    """Divides by the difference of two numbers that are one and the same in bfloat16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.full((16,), 1.001))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows / (self.scale - 1)
+
+
+def infinite_in_bfloat16() -> torch.nn.Module:
+    return InfiniteInBfloat16().eval()
+
+
+def ones() -> list[torch.Tensor]:
+    return [torch.ones(8, 16) for _ in range(3)]
+
+
+def never_compiled() -> torch.nn.Module:
+    """Dynamo leaves it alone, and says nothing. Decorated here, since that imports torch's compiler."""
+
+    class NeverCompiled(Nested):
+        @torch.compiler.disable  # type: ignore[untyped-decorator]
+        def forward(self, rows: torch.Tensor, scale: float = 1.0) -> Answer:
+            return super().forward(rows, scale)
+
+    torch.manual_seed(0)
+    return NeverCompiled().eval()

@@ -56,13 +56,18 @@ CANNOT_LINK = pytest.mark.skipif(
 )
 OF_OTHER_MODELS = {"attention-kernel", "sdpa-attention", "batched-prompts", "static-cache"}
 """Levers for attention and for text generation, which the model here has not; ``test_generation.py`` runs these."""
+OF_SINGLE_CALLS = {"batched-calls"}
+"""Levers that whole passes over sequences exclude; ``test_batched_calls.py`` runs these."""
+OF_GPUS = {"onnx-runtime-gpu", "tensorrt"}
+"""Engines for NVIDIA's GPUs; ``test_gpu_engines.py`` tests what can be tested without one."""
+ELSEWHERE = OF_OTHER_MODELS | OF_SINGLE_CALLS | OF_GPUS
 WITH_PACKAGES = {"onnx-runtime": "onnx", "openvino": "openvino", "torchao-int8": "quantize", "int8-weights": "quantize"}
 """Levers that need what the gate does not install, and the extra that does; ``test_engines.py`` runs them."""
 SETTINGS = [
     pytest.param(lever, setting, marks=CANNOT_LINK if lever.name == "compile" else [])
     for lever in inference_levers().values()
     for setting in lever.candidates(SITUATION)
-    if lever.name not in {*WITH_PACKAGES, *OF_OTHER_MODELS}
+    if lever.name not in {*WITH_PACKAGES, *ELSEWHERE}
 ]
 
 
@@ -80,7 +85,7 @@ def test_which_levers_there_are() -> None:
 @pytest.mark.parametrize("lever", inference_levers().values(), ids=lambda it: it.name)
 def test_each_applies_to_a_plain_model_on_a_cpu_or_says_why_not(lever: Lever) -> None:
     skipped = lever.obstacle(SITUATION)
-    assert (skipped is not None and bool(skipped.reason)) == (lever.name in OF_OTHER_MODELS)
+    assert (skipped is not None and bool(skipped.reason)) == (lever.name in ELSEWHERE)
     assert skipped is not None or lever.candidates(SITUATION)
     assert lever.obstacle(Situation()) is not None
 

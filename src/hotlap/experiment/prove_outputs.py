@@ -36,10 +36,12 @@ _FEWEST_CALLS = 3
 """The precision of calls is examined from the second one on."""
 
 
-def units_for_all_inputs(facts: ScriptFacts) -> int:
+def units_for_all_inputs(facts: ScriptFacts, plan: Plan = plans_of.EMPTY) -> int:
     """After how many units of work, calls or passes, the model has returned something for each input."""
     whole_passes = facts.lengths is not None and facts.lengths.whole_passes
-    return max(_FEWEST_CALLS, 1 if whole_passes else facts.inputs)
+    together = next((value for it in plan.settings if it.lever == "batched-calls" for _, value in it.values), 1)
+    calls = dict(facts.shared_calls).get(int(together), facts.inputs)
+    return max(_FEWEST_CALLS, 1 if whole_passes else calls)
 
 
 def metric_of(workload: Workload) -> str:
@@ -53,7 +55,7 @@ class TaskQualityProver(Prover):
 
     def __init__(self, trials: Trials, levers: Mapping[str, Lever], situation: Situation) -> None:
         super().__init__(trials, levers, situation)
-        self._calls = units_for_all_inputs(situation.facts)
+        self._facts = situation.facts
         self._inputs = situation.facts.inputs
         self._compared: dict[Plan, TaskQuality | Failure] = {}
         self._reference: Mapping[str, Any] | Failure | None = None
@@ -66,7 +68,8 @@ class TaskQualityProver(Prover):
             return 0.0
         costs = self._trials.costs
         known = self._reference is not None
-        return costs.of_launch(plan, self._calls) + (0.0 if known else 2 * costs.of_launch(plans_of.EMPTY, self._calls))
+        of_all = units_for_all_inputs(self._facts)  # as much work in fewer calls where inputs share them
+        return costs.of_launch(plan, of_all) + (0.0 if known else 2 * costs.of_launch(plans_of.EMPTY, of_all))
 
     def prove_exact(self, replicates: Sequence[Replicate]) -> TaskQuality:
         """As :meth:`prove`, since timing runs store no outputs."""
@@ -159,7 +162,7 @@ class TaskQualityProver(Prover):
         assignment = self._trials.assignment(plan)
         seed = assignment.seed + other_seed
         assignment = msgspec.structs.replace(assignment, seed=seed, instruments=instruments)
-        return self._trials.launch(assignment, steps=1 if other_seed else self._calls)
+        return self._trials.launch(assignment, steps=1 if other_seed else units_for_all_inputs(self._facts, plan))
 
 
 def captured_outputs(run: Run) -> Mapping[str, Any] | Failure:

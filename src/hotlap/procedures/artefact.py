@@ -188,7 +188,8 @@ class _Writing:
         self._trials.most_waits = 0  # a ratio of arms that take turns needs no quiet machine
         begin(self._trials, self._draft)
         self._trials.rounds = self._options.rounds or FEWEST_ROUNDS
-        planned, loaded = Arm(self._plan), Arm(Plan(), instruments=(UseArtefact(folder=str(folder)),))
+        batches = Plan(settings=tuple(it for it in self._plan.settings if it.lever == "batched-calls"))
+        planned, loaded = Arm(self._plan), Arm(batches, instruments=(UseArtefact(folder=str(folder)),))
         design = Design(
             arms=(planned, planned, loaded),
             purpose="artefact",

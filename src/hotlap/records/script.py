@@ -22,8 +22,19 @@ GUESSED_SAMPLES: frozenset[SampleSource] = frozenset({"inputs", "none"})
 """Sources that only guess: then the time or price of a sample is not reported."""
 
 
-ENGINE_PACKAGES: Final = ("nncf", "onnx", "onnxruntime", "onnxscript", "openvino", "torchao")
-"""The packages that inference engines need: each is imported by its own name."""
+ENGINE_PACKAGES: Final = (
+    "nncf",
+    "onnx",
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "onnxscript",
+    "openvino",
+    "tensorrt",
+    "torch_tensorrt",
+    "torchao",
+)
+"""The packages that inference engines need: each is imported by its own name, but for a variant of another one, whose
+name has a hyphen and is that of its distribution."""
 
 
 class CallSite(Record, frozen=True, kw_only=True):
@@ -232,7 +243,8 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has (for a script that trains, only torchao).
     ``lengths`` are those of the sequences among its inputs (None: they have no attention mask). With
     ``calls_in_script`` a script of the user's makes the calls. ``generation`` is None unless they are calls of
-    ``generate()``.
+    ``generate()``. ``shared_calls`` are the ways of putting several inputs into a call: how many at most, and how many
+    calls all inputs then take (none where they differ in more than their first dimension).
     """
 
     device: str = "cpu"
@@ -267,6 +279,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     lengths: LengthFacts | None = None
     calls_in_script: bool = False
     generation: GenerationFacts | None = None
+    shared_calls: tuple[tuple[int, int], ...] = ()
 
     @property
     def training_loaders(self) -> tuple[LoaderFacts, ...]:

@@ -143,6 +143,9 @@ class Hooks:
     # Where calls of ``generate()`` are the units of work: what counts their tokens; and how many prompts share a call.
     generation: Tokens | None = None
     prompts_per_call: int = 1
+    # How many inputs share a call, and the ways of doing so that the inputs allow: inputs per call, calls for all.
+    inputs_per_call: int = 1
+    shared_calls: tuple[tuple[int, int], ...] = ()
     lengths: LengthFacts | None = None
 
     # Notes of levers and observers for the report.

@@ -18,6 +18,9 @@ from contextlib import ExitStack
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
+from hotlap.runtime import shared_calls
 from hotlap.runtime.outputs import consume
 from hotlap.runtime.passes import NoLengths, Passes, Sequences
 from hotlap.runtime.prompts import calls_of, facts_of
@@ -60,6 +63,8 @@ def main(words: Sequence[str]) -> None:
         hooks.generation = Tokens(torch, facts_of(model, inputs))
     sequences = _sequences(torch, inputs, required=choices.lengths) if hooks.generation is None else None
     hooks.lengths = sequences.facts(whole_passes=choices.lengths) if sequences is not None else None
+    if hooks.generation is None and not choices.lengths:
+        hooks.shared_calls = shared_calls.possible_sizes(inputs)
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         # Before levers change the model: which of its outputs have the length of the input.
@@ -76,16 +81,31 @@ def main(words: Sequence[str]) -> None:
 
 
 def _call_on_each(hooks: Hooks, model: Any, inputs: Sequence[Arguments]) -> None:
-    call = _taken_over(hooks, model, inputs)
-    for args, kwargs in itertools.cycle(inputs):
+    calls = shared_calls.calls_of(hooks.torch, inputs, hooks.inputs_per_call)
+    call = _taken_over(hooks, model, [it.arguments for it in calls])
+    _count_calibrated_inputs(hooks, calls)
+    if hooks.artefact is not None:  # which is called with what shares a call here
+        hooks.inputs = len(calls)
+    for number, it in enumerate(itertools.cycle(calls)):
+        args, kwargs = it.arguments
         for prepare in hooks.before_forward:
             args, kwargs = prepare(model, args, kwargs)
         output = call(*args, **kwargs)
         consume(output)
-        for tell in hooks.after_forward:
-            tell(model, output)
+        if hooks.after_forward or not number:
+            for answer in (output,) if hooks.artefact is not None else it.answers(output):
+                for tell in hooks.after_forward:
+                    tell(model, answer)
         for finish in hooks.call_ended:
             finish()
+
+
+def _count_calibrated_inputs(hooks: Hooks, calls: Sequence[shared_calls.SharedCall]) -> None:
+    """An engine calibrates with calls, and what calibrated it is left out by inputs."""
+    engine = hooks.found.get("engine")
+    if engine is not None and engine.calibrated_inputs and hooks.artefact is None:
+        count = sum(len(it.parts) for it in calls[: engine.calibrated_inputs])
+        hooks.found["engine"] = msgspec.structs.replace(engine, calibrated_inputs=count)
 
 
 def _generate_from_each(hooks: Hooks, tokens: Tokens, model: Any, inputs: Sequence[Arguments]) -> None:

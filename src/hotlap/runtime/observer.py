@@ -5,6 +5,7 @@ Call sites are looked up in the first steps only, since walking the stack costs 
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import random
 import time
@@ -329,6 +330,7 @@ class Observer:
             samples_from=self._clock.samples_from,
             inputs=self._interception.hooks.inputs,
             lengths=self._interception.hooks.lengths,
+            shared_calls=self._interception.hooks.shared_calls,
             calls_in_script=self._interception.hooks.calls_in_script,
             generation=tokens.facts if (tokens := self._interception.hooks.generation) is not None else None,
             packages=_installed(ENGINE_PACKAGES if self._interception.hooks.inputs else _TRAINING_PACKAGES),
@@ -351,7 +353,18 @@ class Observer:
 
 
 def _installed(packages: Iterable[str]) -> tuple[str, ...]:
-    return tuple(it for it in packages if importlib.util.find_spec(it) is not None)
+    return tuple(it for it in packages if _is_installed(it))
+
+
+def _is_installed(package: str) -> bool:
+    """By the name that is imported; a distribution that is imported by another one's name has a hyphen in its own."""
+    if "-" not in package:
+        return importlib.util.find_spec(package) is not None
+    try:
+        importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 class _Loader:

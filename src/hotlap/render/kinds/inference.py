@@ -86,9 +86,27 @@ def _costs(comparison: Comparison) -> Iterator[str]:
     extra = comparison.extra_startup_seconds
     if extra is not None and extra.low > 0:
         yield f"Its start and warm-up take {text.duration(extra.value)} longer."
+    yield from _shared_calls(comparison)
     yield from _latencies(comparison)
     yield from load_words(comparison)
     yield from _tokens(comparison)
+
+
+def _shared_calls(comparison: Comparison) -> Iterator[str]:
+    """What several inputs in one call cost in latency."""
+    inputs = next(
+        (value for it in comparison.candidate.settings if it.lever == "batched-calls" for _, value in it.values), 0
+    )
+    if not inputs:
+        return
+    said = f"A call answers up to {inputs} inputs, and each waits for the others of its call"
+    own, shared = _median(comparison.baseline_latency), _median(comparison.candidate_latency)
+    longer = (
+        f": it takes {text.ratio(shared.value / own.value)} as long as one of the unmodified model"
+        if own and shared
+        else ""
+    )
+    yield f"{said}{longer}."
 
 
 def summary_rows(study: Study) -> Iterator[Row]:
@@ -96,7 +114,8 @@ def summary_rows(study: Study) -> Iterator[Row]:
     measured = gain.comparison_of_plan(study)
     if measured is not None:
         yield Row("Tokens", tuple(_tokens(measured)), is_list=True, most=4, least=2)
-        yield Row("Latency", tuple(_latencies(measured)), is_list=True, most=4, least=2)
+        latency = (*_shared_calls(measured), *_latencies(measured))
+        yield Row("Latency", latency, is_list=True, most=4, least=2)
         yield Row("Load", load_words(measured), most=3, least=2)
 
 
