@@ -15,6 +15,7 @@ from typing import Final
 from hotlap.records import (
     MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
+    RESTING_BYTES,
     SECONDS_PER_SAMPLE,
     Candidate,
     Comparison,
@@ -130,21 +131,33 @@ def gain(objective: Objective, comparison: Comparison) -> Estimate | None:
 
 
 def pareto_front(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """The Pareto front of speed, memory and quality, by estimates.
+    """The Pareto front of speed, the median time of a call, peak memory, memory at rest and quality, by estimates.
 
-    Candidates whose outputs were not compared, or are not finite, are not part of it.
+    What is unknown of one candidate counts for none. Candidates whose outputs were not compared, or are not finite, are
+    not part of it.
     """
     known = [(it, found) for it in candidates if (found := _merits(it)) is not None]
-    return tuple(it for it, own in known if not any(_dominates(other, own) for _, other in known))
+    numbers = range(len(known[0][1])) if known else ()
+    compared = [it for it in numbers if all(found[it] is not None for _, found in known)]
+    rows = [tuple(found[it] or 0.0 for it in compared) for _, found in known]
+    alike = zip(known, rows, strict=True)
+    return tuple(it for (it, _), own in alike if not any(_dominates(other, own) for other in rows))
 
 
-def _merits(it: Candidate) -> tuple[float, float, float] | None:
-    """The figures of a candidate; more is better of each."""
-    found = it.comparison.quality
-    quality = found.likeness if found is not None else None
+def _merits(it: Candidate) -> tuple[float | None, ...] | None:
+    """The figures of a candidate; more is better of each, and what is unknown is None."""
+    comparison = it.comparison
+    quality = comparison.quality.likeness if comparison.quality is not None else None
     if quality is None:
         return None
-    return it.comparison.speed.speedup.value, -float(it.comparison.candidate_peak_bytes), quality
+    call, rest = (_level(comparison, name) for name in (MEDIAN_CALL_SECONDS, RESTING_BYTES))
+    return comparison.speed.speedup.value, call, -float(comparison.candidate_peak_bytes), rest, quality
+
+
+def _level(comparison: Comparison, metric: str) -> float | None:
+    """The candidate's own level of a metric, less of which is better, as a negative figure; None if it is unknown."""
+    found = metric_of(comparison, metric)
+    return -found.candidate.value if found is not None and found.candidate is not None else None
 
 
 def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

@@ -88,6 +88,7 @@ def test_a_model_of_torch_becomes_a_program_that_anyone_can_load(target: Target,
     assert [it["name"] for it in found["outputs"]] == ["output_logits", "output_hidden_all_0", "output_hidden_all_1"]
     assert (found["arrays"], found["threads"], found["device"]) == ("torch", 0, "cpu")
     assert proof.inputs == 3 and proof.load_seconds > 0 and proof.size_bytes > 0
+    assert proof.resting_bytes > 10 * 2**20, "an interpreter with torch holds more"
     assert [it.worst_relative_error for it in proof.outputs] == [0.0, 0.0, 0.0]
     rows = torch.randn(11, 16)  # a length that no input had
     outputs = loaded(folder)(rows=rows)

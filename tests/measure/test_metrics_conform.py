@@ -13,6 +13,7 @@ from hotlap.records import Block, Replicate, Run, ScriptFacts, Steps
 KNOWN = Run(
     device_peak_bytes=3 * 2**30,
     host_peak_bytes=2**30,
+    resting_bytes=2**28,
     startup_seconds=4.0,
     wall_seconds=9.0,
     facts=ScriptFacts(step_source="call"),

@@ -222,6 +222,7 @@ class _Writing:
             outputs=outputs,
             error_limit=limit,
             load_seconds=float(alone["load_seconds"]),
+            resting_bytes=int(alone["resting_bytes"]),
             call_seconds=calls[math.floor((len(calls) - 1) / 2)],
             size_bytes=sum(it.stat().st_size for it in folder.rglob("*") if it.is_file()),
         )

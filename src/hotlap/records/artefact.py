@@ -15,8 +15,9 @@ class ArtefactProof(Record, frozen=True, kw_only=True):
     ``outputs`` compare the model that a fresh process loaded from the files, without hotlap, with the plan for
     ``inputs`` of the user's; each relative error may be ``error_limit`` at most. ``speed_of_files`` is the speed of the
     loaded model as a multiple of the plan's, from launches that took turns (None: not measured, for the reason in
-    ``speed_remark``), and ``load_seconds`` and ``call_seconds`` (the median) are those of the fresh process.
-    ``size_bytes`` is that of all files.
+    ``speed_remark``), and ``load_seconds`` and ``call_seconds`` (the median) are those of the fresh process,
+    and ``resting_bytes`` is what it held of the host's memory before its first call. ``size_bytes`` is that of all
+    files.
     """
 
     study: str
@@ -34,5 +35,6 @@ class ArtefactProof(Record, frozen=True, kw_only=True):
     load_seconds: float = 0.0
     call_seconds: float = 0.0
     size_bytes: int = 0
+    resting_bytes: int = 0
     speed_of_files: SpeedComparison | None = None
     speed_remark: str = ""

@@ -223,7 +223,9 @@ class Run(Record, frozen=True, kw_only=True):
     connected to, as ``name:port`` or ``address:port``, this machine's own left out. ``device_peak_bytes`` is the most
     that its tensors held of a device, and ``device_footprint_bytes`` the most that it used of it, the allocator's
     reserve and the context included, and also what other processes held at its end. ``engine`` is what ran an inference
-    target's model instead of torch (None: torch itself did).
+    target's model instead of torch (None: torch itself did). ``resting_bytes`` is the memory of such a target before
+    the first call, when everything is loaded: of tensors on the device where its model is on one, else what the process
+    holds (0: not observed).
     ``evaluations``, ``gradient_groups`` and ``block_costs`` are there where they were requested
     (:class:`hotlap.records.WatchEvaluation`, :class:`hotlap.records.MeasureGradientNoise`,
     :class:`hotlap.records.MeasureBlocks`).
@@ -247,6 +249,7 @@ class Run(Record, frozen=True, kw_only=True):
     host_peak_bytes: int = 0
     device_peak_bytes: int = 0
     device_footprint_bytes: int = 0
+    resting_bytes: int = 0
     compile: CompileReport = CompileReport()
     engine: EngineReport | None = None
     scaler_skipped_steps: int = 0

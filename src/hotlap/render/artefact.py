@@ -18,6 +18,8 @@ def artefact_lines(proof: ArtefactProof, folder: str) -> Iterator[str]:
         f"Outputs: a fresh process without hotlap loaded the files in {text.duration(proof.load_seconds)}; for "
         f"{text.count(proof.inputs, 'input')} they return what the study's form returned, {_agreement(proof)}."
     )
+    if proof.resting_bytes:
+        yield f"Memory: that process held {text.size(proof.resting_bytes)} of the host's memory before its first call."
     if proof.speed_of_files is not None:
         yield f"Speed: {_interval(proof.speed_of_files)} compared with the study's form."
     else:

@@ -24,6 +24,7 @@ from hotlap.runtime import shared_calls
 from hotlap.runtime.outputs import consume
 from hotlap.runtime.passes import NoLengths, Passes, Sequences
 from hotlap.runtime.prompts import calls_of, facts_of
+from hotlap.runtime.resting import resting_bytes
 from hotlap.runtime.tokens import Tokens, are_prompts
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def _call_on_each(hooks: Hooks, model: Any, inputs: Sequence[Arguments]) -> None
     _count_calibrated_inputs(hooks, calls)
     if hooks.artefact is not None:  # which is called with what shares a call here
         hooks.inputs = len(calls)
+    hooks.found["resting_bytes"] = resting_bytes(hooks.torch, model)
     for number, it in enumerate(itertools.cycle(calls)):
         args, kwargs = it.arguments
         for prepare in hooks.before_forward:
@@ -110,6 +112,7 @@ def _count_calibrated_inputs(hooks: Hooks, calls: Sequence[shared_calls.SharedCa
 
 def _generate_from_each(hooks: Hooks, tokens: Tokens, model: Any, inputs: Sequence[Arguments]) -> None:
     """A call of ``generate()``, for one prompt or as many as a lever puts together, is a unit of work."""
+    hooks.found["resting_bytes"] = resting_bytes(hooks.torch, model)
     for it in itertools.cycle(calls_of(hooks.torch, model, inputs, hooks.prompts_per_call)):
         args, kwargs = it.arguments
         for prepare in hooks.before_forward:
@@ -127,6 +130,7 @@ def _generate_from_each(hooks: Hooks, tokens: Tokens, model: Any, inputs: Sequen
 def _pass_over_all(hooks: Hooks, model: Any, passes: Passes) -> None:
     """All sequences, in batches of the requested kind, are one unit of work."""
     call = _taken_over(hooks, model, [it.arguments for it in passes.batches])
+    hooks.found["resting_bytes"] = resting_bytes(hooks.torch, model)
     last = len(passes.batches) - 1
     while True:
         for number, it in enumerate(passes.batches):

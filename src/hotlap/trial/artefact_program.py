@@ -1,13 +1,15 @@
 """Load a deployed model in a process without hotlap, and keep what it returns. Imports nothing of ours.
 
 ``python artefact_program.py FOLDER INPUTS OUTPUTS``: calls the model with each input of the archive ``INPUTS``, and
-writes the archive ``OUTPUTS``: outputs as ``0/logits`` and so on, the seconds of loading, and those of each call.
+writes the archive ``OUTPUTS``: outputs as ``0/logits`` and so on, the seconds of loading, the bytes that the process
+then holds, and the seconds of each call.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -28,7 +30,7 @@ def main(folder: Path, inputs: Path, outputs: Path) -> None:
     loader = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loader)
     model = loader.load()
-    found: dict[str, Any] = {"load_seconds": time.perf_counter() - began}
+    found: dict[str, Any] = {"load_seconds": time.perf_counter() - began, "resting_bytes": _resident_bytes()}
     for number, row in enumerate(rows):
         found.update({f"{number}/{name}": _array(it) for name, it in model(**row).items()})
     seconds = []
@@ -38,6 +40,14 @@ def main(folder: Path, inputs: Path, outputs: Path) -> None:
         seconds.append(time.perf_counter() - began)
         del kept
     numpy.savez(outputs, **found, call_seconds=seconds)
+
+
+def _resident_bytes() -> int:
+    """What this process holds of the host's memory; 0 if that is unknown."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _rows(path: Path, contract: dict[str, Any]) -> list[dict[str, Any]]:

@@ -20,8 +20,8 @@ _OUTPUTS = "outputs.npz"
 def outputs_when_loaded_alone(python: str, folder: Path, inputs: Path, *, limit_seconds: float) -> Mapping[str, Any]:
     """Load the model of a folder with an interpreter, and call it with each input of an archive.
 
-    The result holds the outputs (``0/logits``), ``load_seconds`` and ``call_seconds``. Raises :class:`ArtefactError`
-    when the model cannot be loaded or called.
+    The result holds the outputs (``0/logits``), ``load_seconds``, ``resting_bytes`` and ``call_seconds``. Raises
+    :class:`ArtefactError` when the model cannot be loaded or called.
     """
     process = OwnedProcess()
     outputs, output = process.folder / _OUTPUTS, process.folder / "output"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotlap.objective import pareto_front
-from hotlap.records import Candidate, EngineReport, Latency, Quality, Study
+from hotlap.objective import metric_of, pareto_front
+from hotlap.records import RESTING_BYTES, Candidate, Comparison, EngineReport, Latency, Quality, Study
 from hotlap.render import text
 from hotlap.render.blocks import Block, Bullets, Note, Table
 from hotlap.render.html.charts.candidates import CANDIDATES
@@ -17,7 +17,7 @@ from hotlap.render.sections.api import Section
 
 order = 24
 title = "Candidates"
-_HEADINGS = ("candidate", ">speed", ">interval", ">p50", ">p99", ">calls/s", ">memory", ">quality")
+_HEADINGS = ("candidate", ">speed", ">interval", ">p50", ">p99", ">calls/s", ">memory", ">at rest", ">quality")
 
 
 def everywhere(material: Material) -> Section[Block] | None:
@@ -43,7 +43,7 @@ def page(material: Material) -> Section[PageBlock] | None:
 
 _LEGEND = (
     "Each was measured against the unmodified model in fresh launches. Quality is {quality}. Pareto: no other "
-    "candidate is at least as good in speed, memory and quality and better in one of them."
+    "candidate is at least as good in speed, latency (p50), memory, memory at rest and quality, and better in one."
 )
 
 
@@ -68,6 +68,7 @@ def _unmodified(any_of: Candidate) -> tuple[str, ...]:
         *_percentiles(found.baseline_latency),
         rate_cells(found)[0],
         peak,
+        _at_rest(found)[0],
         "1",
     )
 
@@ -82,8 +83,16 @@ def _row(it: Candidate, study: Study, is_on_front: bool) -> tuple[str, ...]:
         *_percentiles(found.candidate_latency),
         rate_cells(found)[1],
         text.size(found.candidate_peak_bytes) if found.candidate_peak_bytes else "",
+        _at_rest(found)[1],
         _quality(found.quality),
     )
+
+
+def _at_rest(found: Comparison) -> tuple[str, str]:
+    """The memory before the first call, unmodified and of the candidate; empty where it was not recorded."""
+    levels = metric_of(found, RESTING_BYTES)
+    sides = (levels.baseline, levels.candidate) if levels is not None else (None, None)
+    return tuple(text.size(int(it.value)) if it is not None else "" for it in sides)  # type: ignore[return-value]
 
 
 def _name(it: Candidate) -> str:

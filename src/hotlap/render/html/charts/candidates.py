@@ -63,7 +63,7 @@ def for_page(material: Material) -> tuple[Chart, ...]:
             drawn=_drawing(values),
             table=Table(("candidate", ">speed", ">quality", ">memory", "it is"), rows),
             legend=tuple(it for it in _LEGEND if it[0] in kinds),
-            notes=("The Pareto front counts peak memory too.",),
+            notes=("The Pareto front counts latency, peak memory and memory at rest too.",),
         ),
     )
 
