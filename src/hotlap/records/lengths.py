@@ -6,15 +6,16 @@ from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
 
-BatchOrder: TypeAlias = Literal["given", "sorted", "bucketed"]
+BatchOrder: TypeAlias = Literal["given", "sorted", "bucketed", "filled"]
 
 
 class Batching(Record, frozen=True, kw_only=True):
     """How sequences are put into batches.
 
-    ``order`` is ``given`` (as the inputs are), ``sorted`` (by length) or ``bucketed`` (only sequences whose lengths
-    round up to the same ``multiple`` share a batch). Each batch is padded to its longest sequence, rounded up to a
-    multiple; with a ``multiple`` of 0 to the length that its input has.
+    ``order`` is ``given`` (as the inputs are), ``sorted`` (by length), ``bucketed`` (only sequences whose lengths round
+    up to the same ``multiple`` share a batch) or ``filled`` (by length, and a batch has as many sequences as fit into
+    the positions of the largest given one, so that short sequences share larger batches). Each batch is padded to its
+    longest sequence, rounded up to a multiple; with a ``multiple`` of 0 to the length that its input has.
     """
 
     order: BatchOrder = "given"

@@ -1,10 +1,12 @@
 """Sequences of similar length share a batch, which is padded only to its longest one.
 
 ## What it does
-Sorts all sequences by their length, cuts them into batches of the same size as before, and pads each batch to its
-longest sequence, rounded up to `multiple`. `order="bucketed"` puts only sequences into a batch that round up to the
-same length; `order="given"` leaves the batches as they are and only cuts off padding that no sequence of a batch needs.
-Outputs are returned in the original order. `hotlap infer --lengths` tries it and times whole passes over all inputs.
+Sorts all sequences by their length, cuts them into batches, and pads each batch to its longest sequence, rounded up to
+`multiple`. With `order="sorted"` a batch has as many sequences as before; with `order="filled"` it has at most as many
+positions, padding included, as the largest one had before, so that short sequences share larger batches and take fewer
+calls. `order="bucketed"` puts only sequences into a batch that round up to the same length; `order="given"` leaves the
+batches as they are and only cuts off padding that no sequence of a batch needs. Outputs are returned in the original
+order. `hotlap infer --lengths` tries it and times whole passes over all inputs.
 
 ## When it helps
 If inputs are padded to a fixed length, or short and long sequences share batches. Where many texts wait, as in an index
@@ -19,7 +21,7 @@ A sequence waits for its batch. Shapes differ from batch to batch: a compiler ne
 
 ## After
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-    for start in range(0, len(order), 32):
+    for start in range(0, len(order), 32):  # "filled": as many as fit into 32 times the longest length
         chosen = order[start : start + 32]
         batch = tokenizer([texts[i] for i in chosen], padding="longest", pad_to_multiple_of=8, return_tensors="pt")
         for i, output in zip(chosen, model(**batch)):
@@ -46,7 +48,7 @@ proof: Proof = "rounding"
 work: tuple[Work, ...] = ("inference",)
 addresses: tuple[str, ...] = ()
 parameters = {
-    "order": Parameter(str, choices=("given", "sorted", "bucketed")),
+    "order": Parameter(str, choices=("filled", "sorted", "bucketed", "given")),
     "multiple": Parameter(int, minimum=1, maximum=4096),
 }
 

@@ -11,6 +11,7 @@ from hotlap.records import Batching, Padding
 
 GIVEN = Batching()
 TRIED = (
+    Batching(order="filled", multiple=8),
     Batching(order="sorted", multiple=8),
     Batching(order="sorted", multiple=1),
     Batching(order="bucketed", multiple=32),
@@ -28,7 +29,8 @@ class Batch:
 
 
 def batches_of(lengths: Sequence[int], given: Sequence[Batch], batching: Batching) -> list[Batch]:
-    """Put sequences into batches of the size that the largest of the ``given`` ones has.
+    """Put sequences into batches of the size that the largest of the ``given`` ones has: so many sequences or, if they
+    are ``filled``, so many positions.
 
     A batch is never longer than the longest given one. Long batches come first, so that the peak of memory does.
     """
@@ -37,6 +39,9 @@ def batches_of(lengths: Sequence[int], given: Sequence[Batch], batching: Batchin
     size = max(len(it.sequences) for it in given)
     most = max(it.length for it in given)
     ordered = sorted(range(len(lengths)), key=lambda it: -lengths[it])
+    if batching.order == "filled":
+        positions = max(len(it.sequences) * it.length for it in given)
+        return list(_filled(ordered, lengths, positions, most, batching.multiple))
     groups: Iterator[list[int]] = iter([ordered])
     if batching.order == "bucketed":
         groups = (list(same) for _, same in groupby(ordered, lambda it: _rounded(lengths[it], batching.multiple)))
@@ -45,6 +50,18 @@ def batches_of(lengths: Sequence[int], given: Sequence[Batch], batching: Batchin
         for group in groups
         for chunk in _chunks(group, size)
     ]
+
+
+def _filled(
+    ordered: Sequence[int], lengths: Sequence[int], positions: int, most: int, multiple: int
+) -> Iterator[Batch]:
+    """Batches of descending lengths with at most so many positions each."""
+    start = 0
+    while start < len(ordered):
+        length = min(most, _rounded(lengths[ordered[start]], multiple))
+        count = max(1, positions // length)
+        yield Batch(tuple(ordered[start : start + count]), length)
+        start += count
 
 
 def padding_of(lengths: Sequence[int], given: Sequence[Batch], batching: Batching) -> Padding:

@@ -73,7 +73,8 @@ def _share(lengths: LengthFacts, it: Padding) -> float:
 def _words(batching: Batching) -> str:
     if not batching.multiple:
         return "as given"
-    kind = {"given": "as given, cut to the longest", "sorted": "sorted", "bucketed": "bucketed"}[batching.order]
+    kinds = {"given": "as given, cut to the longest", "sorted": "sorted", "bucketed": "bucketed"}
+    kind = kinds.get(batching.order, "sorted, filled up")
     return kind if batching.multiple == 1 else f"{kind}, multiples of {batching.multiple}"
 
 
