@@ -37,9 +37,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotlap.levers.api import Parameter, Work
-from hotlap.levers.support.engines import Calls, Engine, calibration_count, completed, take_over
+from hotlap.levers.support.engines import (
+    Calls,
+    Engine,
+    calibration_count,
+    completed,
+    take_over,
+    without_single_calls,
+)
 from hotlap.levers.support.programs import PACKAGE, compile_package
-from hotlap.levers.support.situations import device_kind, make_setting, without_model
+from hotlap.levers.support.situations import device_kind, make_setting
 from hotlap.records import EngineReport, NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
 
 if TYPE_CHECKING:
@@ -60,12 +67,8 @@ _QUANTIZED = re.compile(r"_q(?:linear|conv)\w*\($")
 
 def obstacle(situation: Situation) -> Skipped | None:
     """Require a model on a device that Inductor supports; `generate()` makes calls of changing shapes by itself."""
-    if without_model(situation):
-        return without_model(situation)
-    if situation.facts.calls_in_script:
-        return Skipped(reason="A script calls its own model; name functions that make model and inputs instead.")
-    if situation.facts.generation is not None:
-        return Skipped(reason="`generate()` calls the model by itself, and a package holds a single call.")
+    if without_single_calls(situation):
+        return without_single_calls(situation)
     if device_kind(situation) not in ("cpu", "cuda"):
         return Skipped(reason=f"AOTInductor has no mature backend for {situation.facts.device}.")
     return None

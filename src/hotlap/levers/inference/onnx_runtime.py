@@ -31,13 +31,13 @@ ONNX Runtime executes must contain quantized operators if int8 was requested.
 from __future__ import annotations
 
 import functools
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.engines import Calls, Engine, calibration_count, completed, obstacle_of, take_over
+from hotlap.levers.support.onnx_graphs import MODEL_FILE, executed, export
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import (
     PEAK_BYTES,
@@ -66,7 +66,6 @@ parameters = {
     "per_channel": Parameter(bool, required=False),
 }
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-_FILE = "model.onnx"
 _QUANTIZED = (
     "QLinear",
     "MatMulInteger",
@@ -129,27 +128,19 @@ def engine(setting: Setting) -> Engine:
 def _build(precision: str, per_channel: bool, calls: Calls, folder: Path) -> int:
     import onnx
 
-    program = calls.torch.onnx.export(
-        calls.exported(),
-        (),
-        dynamo=True,
-        verbose=False,
-        input_names=list(calls.dynamic),
-        output_names=list(calls.outputs),
-    )
-    program.save(folder / _FILE)
+    path = export(calls, folder)
     if precision == "int8":
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        model = onnx.load(folder / _FILE)
+        model = onnx.load(path)
         # Shapes that were inferred before contradict the quantized graph's (onnxruntime 1.31: ShapeInferenceError).
         del model.graph.value_info[:]
-        quantize_dynamic(model, folder / _FILE, weight_type=QuantType.QInt8, per_channel=per_channel)
-        (folder / f"{_FILE}.data").unlink(missing_ok=True)
-    return _quantize_static(per_channel, calls, folder) if precision == "int8-static" else 0
+        quantize_dynamic(model, path, weight_type=QuantType.QInt8, per_channel=per_channel)
+        path.with_name(f"{MODEL_FILE}.data").unlink(missing_ok=True)
+    return _quantize_static(per_channel, calls, path) if precision == "int8-static" else 0
 
 
-def _quantize_static(per_channel: bool, calls: Calls, folder: Path) -> int:
+def _quantize_static(per_channel: bool, calls: Calls, path: Path) -> int:
     """Quantize weights and activations; how many inputs calibrated the latter."""
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 
@@ -165,37 +156,19 @@ def _quantize_static(per_channel: bool, calls: Calls, folder: Path) -> int:
     inputs = calls.calibration()
     rows = ({name: it.numpy() for name, it in calls.named(*one).items()} for one in inputs)
     quantize_static(
-        folder / _FILE,
-        folder / _FILE,
+        path,
+        path,
         Inputs(rows),
         per_channel=per_channel,
         activation_type=QuantType.QUInt8,
         weight_type=QuantType.QInt8,
     )
-    (folder / f"{_FILE}.data").unlink(missing_ok=True)
+    path.with_name(f"{MODEL_FILE}.data").unlink(missing_ok=True)
     return len(inputs)
 
 
 def _inspect(report: EngineReport, folder: Path) -> EngineReport:
-    """Open a second session, which records the provider of each operator and writes its graph after fusion: only that
-    one shows integers where a static quantization puts conversions around operators."""
-    import onnx
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    options.log_severity_level = 3  # it warns that the graph it writes is for this machine
-    with tempfile.TemporaryDirectory() as fused:
-        path = Path(fused) / _FILE
-        options.optimized_model_filepath = str(path)
-        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", f"{_FILE}.data")
-        session = onnxruntime.InferenceSession(folder / _FILE, options, providers=["CPUExecutionProvider"])
-        kinds = [it.op_type for it in onnx.load(path, load_external_data=False).graph.node]
-    assigned = session.get_provider_graph_assignment_info()
-    quantized = sum(it.startswith(_QUANTIZED) for it in kinds)
-    return completed(
-        report,
-        precision="int8" if quantized else "float32",
-        quantized=quantized,
-        providers=(it.ep_name for it in assigned for _ in it.get_nodes()),
-    )
+    found = executed(folder, ["CPUExecutionProvider"])
+    quantized = sum(it.startswith(_QUANTIZED) for it in found.kinds)
+    precision = "int8" if quantized else "float32"
+    return completed(report, precision=precision, quantized=quantized, providers=found.providers)

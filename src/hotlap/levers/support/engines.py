@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from hotlap.levers.support.situations import device_kind, without_model
+from hotlap.levers.support.situations import accelerator, device_kind, without_model
 from hotlap.levers.support.structures import named_tensors, rebuilt
 from hotlap.records import BUILT_ENGINES, EngineReport, OperatorShare, Setting, Situation, Skipped
 
@@ -61,7 +61,7 @@ class Engine:
     takes_numpy: bool = True
     precision: str = "float32"
     setting: Setting | None = None
-    contract: Mapping[str, str] = field(default_factory=dict)
+    contract: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Calls:
@@ -131,15 +131,28 @@ class Calls:
         return tuple(self.named(*self.inputs[self.example]).values())
 
     def exported(self, module: Any = None) -> Any:
-        """Export the model, or a module that takes the same tensors; sizes that differ between inputs stay open."""
+        """Export the model, or a module that takes the same tensors; sizes that differ between inputs stay open.
+
+        Raises ValueError where what it computes depends on its inputs' data, with the line where torch names one, and
+        what torch raises otherwise.
+        """
+        # torch has no public name for this error (2.6 to 2.13).
+        from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
         export = self.torch.export
         shapes = tuple(dict.fromkeys(dims, export.Dim.DYNAMIC) or None for dims in self.dynamic.values())
-        with self.torch.no_grad():
-            return export.export(
-                self.as_module() if module is None else module,
-                self.example_tensors(),
-                dynamic_shapes=(shapes,) if module is None else shapes,
-            )
+        try:
+            with self.torch.no_grad():
+                return export.export(
+                    self.as_module() if module is None else module,
+                    self.example_tensors(),
+                    dynamic_shapes=(shapes,) if module is None else shapes,
+                )
+        except GuardOnDataDependentSymNode as error:
+            raise ValueError(
+                f"The model's control flow depends on the data of its inputs, which no export records"
+                f"{_place_in(str(error))}: {str(error).partition(chr(10))[0]}"
+            ) from error
 
     def contract(self, **more: Any) -> dict[str, Any]:
         """Return the exported model's inputs and outputs; a size of None may be any."""
@@ -265,7 +278,7 @@ def build(engine: Engine, calls: Calls, folder: Path) -> int:
     contract = calls.contract(arrays=arrays, threads=0, **precision, **engine.contract)
     (folder / CONTRACT).write_text(json.dumps(contract, indent=2))
     shutil.copyfile(str(_loader(engine).__file__), folder / LOADER)
-    packages = (engine.package, *(("numpy",) if engine.takes_numpy and engine.package != "numpy" else ()))
+    packages = dict.fromkeys((engine.package, "numpy" if engine.takes_numpy else "torch"))
     (folder / REQUIREMENTS).write_text("".join(map(_requirement, packages)))
     return engine.build(calls, folder)
 
@@ -320,14 +333,35 @@ _NOT_IN_A_SCRIPT = (
 
 def obstacle_of(situation: Situation, packages: Sequence[str], extra: str) -> Skipped | None:
     """Why an engine cannot run the model: there is none, it is on a device, or what the engine needs is missing."""
+    if without_single_calls(situation):
+        return without_single_calls(situation)
+    if device_kind(situation) != "cpu":
+        return Skipped(reason=f"It is only tried on CPUs, and the model is on {situation.facts.device}.")
+    return _missing(situation, packages, extra)
+
+
+def gpu_obstacle_of(situation: Situation, packages: Sequence[str], extra: str) -> Skipped | None:
+    """The same of an engine for NVIDIA's GPUs."""
+    if without_single_calls(situation):
+        return without_single_calls(situation)
+    device = accelerator(situation)
+    if device is None or device.kind != "cuda":
+        return Skipped(reason=f"It runs models on NVIDIA GPUs, and this one is on {situation.facts.device}.")
+    return _missing(situation, packages, extra)
+
+
+def without_single_calls(situation: Situation) -> Skipped | None:
+    """The obstacle of every engine: there is no model whose single calls hotlap itself makes."""
     if without_model(situation):
         return without_model(situation)
     if situation.facts.calls_in_script:
         return Skipped(reason=_NOT_IN_A_SCRIPT)
     if situation.facts.generation is not None:
         return Skipped(reason="It runs single calls of a model, and `generate()` makes many, each with a longer cache.")
-    if device_kind(situation) != "cpu":
-        return Skipped(reason=f"It is only tried on CPUs, and the model is on {situation.facts.device}.")
+    return None
+
+
+def _missing(situation: Situation, packages: Sequence[str], extra: str) -> Skipped | None:
     missing = [it for it in packages if it not in situation.facts.packages]
     if missing:
         return Skipped(reason=f'It needs {", ".join(missing)}: pip install "hotlap[{extra}]".')
@@ -377,6 +411,15 @@ def version_of(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+_LINE = re.compile(r'raised this error:\s+File "([^"]+)", line (\d+), in (\w+)')
+
+
+def _place_in(message: str) -> str:
+    """The line of the user's code that an export's error names."""
+    found = _LINE.search(message)
+    return f" ({Path(found[1]).name}, line {found[2]}, in {found[3]})" if found is not None else ""
 
 
 def _positional(model: Any) -> Iterator[str]:
