@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from hotlap.records import (
     Workload,
 )
 from hotlap.render.markdown import markdown_report
+from hotlap.study import open_study
 from hotlap.trial.local import LocalExecutor
 
 SERVED = Workload(kind="script", target="serve.py", directory="/", python="py")
@@ -106,6 +108,52 @@ def test_a_script_is_searched_and_patched(tmp_path: Path, monkeypatch: pytest.Mo
     plan = Plan(settings=(Setting(lever="inference-mode"),))
     diff = patch_of(msgspec.structs.replace(study, plan=plan)).files[0].after
     assert "torch.inference_mode()" in diff
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "written"),
+    [
+        ((Setting(lever="inference-mode"),), "with torch.inference_mode():"),
+        (
+            (
+                Setting(lever="inference-mode"),
+                Setting(lever="compile", values=(("dynamic", False), ("mode", "default"))),
+            ),
+            "model.compile()",
+        ),
+    ],
+    ids=["inference-mode", "compile"],
+)
+def test_the_patched_script_runs_and_answers_the_same(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    settings: tuple[Setting, ...],
+    written: str,
+) -> None:
+    """`hotlap infer`, `hotlap patch` with its proof, and the script before and after."""
+    script = tmp_path / "serve.py"
+    shutil.copy(Path(__file__).with_name("answering.py"), script)
+    monkeypatch.chdir(tmp_path)
+    before = answers(script)
+    words = ["infer", "--quiet", "--delta", "0.9", "--rounds", "4", "--only", "inference-mode"]
+    assert main([*words, "serve.py", "1000000"]) in (0, 1)
+    (folder,) = (it for it in (tmp_path / ".hotlap" / "infer").iterdir() if it.is_dir())
+    with open_study(folder) as journal:  # what would be kept on another machine
+        journal.save(msgspec.structs.replace(api.load_study(folder), plan=Plan(settings=settings)))
+    capsys.readouterr()
+    assert main(["patch", "--write", "--delta", "0.9", str(folder)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Outputs agree to the last bit" in shown or "relative error" in shown, shown
+    assert written in script.read_text()
+    assert answers(script) == before and len(before) == 20
+
+
+def answers(script: Path) -> list[str]:
+    """What the script prints."""
+    ran = subprocess.run([sys.executable, str(script), "30"], capture_output=True, text=True, check=True, timeout=300)
+    return ran.stdout.splitlines()
 
 
 # -- the search, on a model of arithmetic ------------------------------------------------------------------
