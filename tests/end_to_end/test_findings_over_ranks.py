@@ -90,7 +90,8 @@ train(model, forever(64, 512))
 """
 
 
-def findings_of(script: str, folder: Path) -> dict[str, Finding]:
+def findings_of(script: str, folder: Path) -> tuple[dict[str, Finding], bool]:
+    """The findings by rule, and whether other programs kept the machine busy meanwhile."""
     (folder / "train.py").write_text(HEAD + script, encoding="utf-8")
     workload = Workload(
         kind="module",
@@ -102,7 +103,8 @@ def findings_of(script: str, folder: Path) -> dict[str, Finding]:
     executor = LocalExecutor(folder / "runs", environment={"OMP_NUM_THREADS": "1"})
     study = profile(workload, Options(), executor)
     assert study.status == "finished"
-    return {it.rule: it for it in study.findings}
+    was_busy = any(it.measured == "profile" for it in study.disturbances)
+    return {it.rule: it for it in study.findings}, was_busy
 
 
 def said(finding: Finding) -> str:
@@ -126,7 +128,10 @@ def assert_said(finding: Finding, words: Sequence[str]) -> None:
     ids=["exposed", "unequal", "disagreeing", "checkpoints", "slow-link"],
 )
 def test_a_planted_cause_is_found(script: str, rule: str, words: Sequence[str], tmp_path: Path) -> None:
-    found = findings_of(script, tmp_path)
+    found, was_busy = findings_of(script, tmp_path)
+    if rule == "slow-link" and was_busy:
+        assert rule not in found, "on busy cores nothing is known of links"
+        pytest.skip("needs a quiet machine")
     assert rule in found, {name: it.title for name, it in found.items()}
     assert_said(found[rule], words)
     if rule != "slow-link":

@@ -208,6 +208,7 @@ def _rows(shared: Sequence[_Found], waits: Sequence[_Waits]) -> tuple[SharedColl
             waiting_nanoseconds=waited[key],
             bus_bytes_per_second=key.bus_rate(len(lengths), sum(lengths)),
             typical_nanoseconds=round(median(lengths)),
+            shortest_nanoseconds=min(lengths),
             ranks=tuple(sorted(ranks[key])),
         )
         for key, lengths in transfers.items()

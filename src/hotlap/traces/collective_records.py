@@ -61,8 +61,8 @@ class SharedCollectiveRow(Record, frozen=True, kw_only=True):
     """One collective with the same group, type and size as several ranks ran it.
 
     ``transfer_nanoseconds`` is the shortest kernel of each call, which is that of the last rank to arrive: the time
-    without waiting. ``typical_nanoseconds`` is the median of these. The bus bandwidth is over all of them. ``ranks``
-    are those whose traces have these calls.
+    without waiting. ``typical_nanoseconds`` is the median of these, ``shortest_nanoseconds`` the least. The bus
+    bandwidth is over all of them. ``ranks`` are those whose traces have these calls.
     """
 
     collective: str
@@ -75,6 +75,7 @@ class SharedCollectiveRow(Record, frozen=True, kw_only=True):
     waiting_nanoseconds: int
     bus_bytes_per_second: float | None = None
     typical_nanoseconds: int = 0
+    shortest_nanoseconds: int = 0
     ranks: tuple[int, ...] = ()
 
 
