@@ -15,7 +15,6 @@ from typing import Final
 from hotlap.records import (
     MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
-    RESTING_BYTES,
     SECONDS_PER_SAMPLE,
     Candidate,
     Comparison,
@@ -35,6 +34,9 @@ from hotlap.records import (
 
 NOTHING_USED: Final[Mapping[str, float]] = MappingProxyType({})
 """The use of the unmodified script of what is limited."""
+
+RESTING_BYTES: Final = "resting_bytes"
+"""The metric of an inference target's memory before its first call."""
 
 PEAKS = ("device_peak_bytes", "host_peak_bytes")
 """The metrics behind ``peak_bytes``; the first known one counts."""

@@ -9,7 +9,6 @@ from typing import Final
 from hotlap.records import (
     MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
-    RESTING_BYTES,
     SECONDS_PER_SAMPLE,
     Completed,
     Crashed,
@@ -24,7 +23,7 @@ _METRICS: Final = MappingProxyType(
         SECONDS_PER_SAMPLE: "time per sample",
         PEAK_BYTES: "peak memory",
         MEDIAN_CALL_SECONDS: "median time of a call",
-        RESTING_BYTES: "memory at rest",
+        "resting_bytes": "memory at rest",
     }
 )
 

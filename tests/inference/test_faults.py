@@ -59,7 +59,8 @@ def test_a_broken_engine_ends_its_launch_and_no_other(tmp_path: Path, model: str
     kind, words = FAULTS[model]
     executor = LocalExecutor(tmp_path / "runs")
     plain = Assignment(workload=workload(tmp_path, model), step_source="call", startup_limit_seconds=60.0)
-    broken = msgspec.structs.replace(plain, plan=PLAN, startup_limit_seconds=5.0)
+    limit = 5.0 if model == "hanging" else 60.0
+    broken = msgspec.structs.replace(plain, plan=PLAN, startup_limit_seconds=limit)
     found = executor.launch(LaunchRequest(assignment=broken, steps=3)).ending
     assert isinstance(found, kind), found
     assert words in ending_text(found)

@@ -108,7 +108,6 @@ from hotlap.records.numbers import BadNumber, NoticedIn, NumberOrigin, NumberPha
 from hotlap.records.objective import (
     MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
-    RESTING_BYTES,
     SECONDS_PER_SAMPLE,
     InferenceGoal,
     Judgement,
@@ -245,7 +244,6 @@ __all__ = [
     "MEDIAN_CALL_SECONDS",
     "PEAK_BYTES",
     "PHASES",
-    "RESTING_BYTES",
     "SECONDS_PER_SAMPLE",
     "STEP_COUNTER_BYTES",
     "STEP_COUNTER_PREFIX",

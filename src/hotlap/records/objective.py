@@ -12,8 +12,6 @@ PEAK_BYTES: Final = "peak_bytes"
 """The peak of the device's memory where there is a device, else of the host's."""
 MEDIAN_CALL_SECONDS: Final = "median_call_seconds"
 """The median time of a call of an inference target."""
-RESTING_BYTES: Final = "resting_bytes"
-"""The metric of an inference target's memory before its first call."""
 
 
 class Limit(Record, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotlap.objective import metric_of, pareto_front
-from hotlap.records import RESTING_BYTES, Candidate, Comparison, EngineReport, Latency, Quality, Study
+from hotlap.objective import RESTING_BYTES, metric_of, pareto_front
+from hotlap.records import Candidate, Comparison, EngineReport, Latency, Quality, Study
 from hotlap.render import text
 from hotlap.render.blocks import Block, Bullets, Note, Table
 from hotlap.render.html.charts.candidates import CANDIDATES
