@@ -204,7 +204,7 @@ def test_an_interrupted_run_loses_one_file_of_tests(tmp_path: Path) -> None:
         list(pieces.complete(files, trace))
     first = [it.passed for it in pieces.complete(files, trace)]
     assert first == [True, True, False] and traced == [*files[:2], *files[1:]]
-    list(pieces.complete(files, trace))
+    list(pieces.complete(files, trace, processes=2))
     assert traced[4:] == ["tests/test_c.py"], "what failed is traced again"
 
 

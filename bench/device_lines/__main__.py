@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.pieces.mkdir(parents=True, exist_ok=True)
     try:
         tracer = None if options.kept else Tracer(options.pieces / "code")
-        told = {name: _told(options.pieces / name, name, tracer) for name in options.only}
+        told = {name: _told(options.pieces / name, name, tracer, options.processes) for name in options.only}
         if set(told) != set(RUNS):
             return 0
         ceilings = {where: _ceilings(options.pieces / f"ceilings-{where}.json", where) for where in (CPU, SIMULATED)}
@@ -78,18 +78,24 @@ def _parser() -> argparse.ArgumentParser:
         "--only", nargs="+", default=list(RUNS), choices=list(RUNS), help="trace these runs, and write no table"
     )
     parser.add_argument(
+        "--processes",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="files that run at once (default: one a core)",
+    )
+    parser.add_argument(
         "--kept", action="store_true", help="trace nothing: write the table of what is kept, and what it lacks"
     )
     return parser
 
 
-def _told(folder: Path, name: str, tracer: Tracer | None) -> tuple[Ran, list[str]]:
+def _told(folder: Path, name: str, tracer: Tracer | None, processes: int) -> tuple[Ran, list[str]]:
     """The lines of one run, and the files of tests whose lines do not count: they fail, or were not traced."""
     files, pieces = files_of(RUNS[name]), Pieces(folder, ROOT)
     found = (
         [pieces.kept(it) for it in files]
         if tracer is None
-        else list(pieces.complete(files, lambda tests: tracer.trace(RUNS[name], tests)))
+        else list(pieces.complete(files, lambda tests: tracer.trace(RUNS[name], tests), processes))
     )
     missing = [tests for tests, it in zip(files, found, strict=True) if it is None or not it.passed]
     for it in missing:

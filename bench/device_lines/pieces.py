@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -48,20 +50,33 @@ class Pieces:
             return None
         return piece if piece.digests == self._digests(piece.digests) else None
 
-    def complete(self, files: Sequence[str], trace: Trace) -> Iterator[Piece]:
-        """The piece of each file, traced unless it is kept and passed. Each is written once it is complete."""
+    def complete(self, files: Sequence[str], trace: Trace, processes: int = 1) -> Iterator[Piece]:
+        """The piece of each file, traced unless it is kept and passed; as many at once as ``processes``.
+
+        Each is written once it is complete. After an interruption none is begun.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
-        for tests in files:
-            piece = self.kept(tests)
-            if piece is None or not piece.passed:
-                passed, ran = trace(tests)
-                paths = [tests, *(f"src/hotlap/{it}" for it in ran)]
-                lines = {file: sorted(of_file) for file, of_file in ran.items()}
-                piece = Piece(tests, passed, lines, self._digests(paths))
-                unfinished = self._path(tests).with_suffix(".part")
-                unfinished.write_bytes(msgspec.json.encode(piece))
-                unfinished.replace(self._path(tests))
-            yield piece
+        if processes == 1:
+            yield from map(partial(self._complete, trace), files)
+            return
+        pool = ThreadPoolExecutor(processes)
+        try:
+            yield from pool.map(partial(self._complete, trace), files)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _complete(self, trace: Trace, tests: str) -> Piece:
+        piece = self.kept(tests)
+        if piece is not None and piece.passed:
+            return piece
+        passed, ran = trace(tests)
+        paths = [tests, *(f"src/hotlap/{it}" for it in ran)]
+        lines = {file: sorted(of_file) for file, of_file in ran.items()}
+        piece = Piece(tests, passed, lines, self._digests(paths))
+        unfinished = self._path(tests).with_suffix(".part")
+        unfinished.write_bytes(msgspec.json.encode(piece))
+        unfinished.replace(self._path(tests))
+        return piece
 
     def _path(self, tests: str) -> Path:
         return self._folder / f"{tests.replace('/', '-')}.json"
