@@ -19,7 +19,13 @@ LEVERS = {"batch-size": all_levers()["batch-size"], **named(lever("cheap"))}
 
 
 def tuned(
-    *, allow: tuple[str, ...] = ("batch-size",), arguments: tuple[str, ...] = (), flag: str = "", **script: Any
+    *,
+    allow: tuple[str, ...] = ("batch-size",),
+    arguments: tuple[str, ...] = (),
+    flag: str = "",
+    budget: float | None = None,
+    only: tuple[str, ...] = (),
+    **script: Any,
 ) -> tuple[Study, FakeExecutor]:
     settings = {
         "has_loader": True, "samples_per_step": 8, "batch_size": 8, "launch_noise": 0.002, "fixed_share": 0.8,
@@ -27,7 +33,7 @@ def tuned(
         **script,
     }  # fmt: skip
     executor = FakeExecutor(FakeScript(**settings))
-    options = Options(allow=allow, batch=BatchChoices(flag=flag))
+    options = Options(allow=allow, batch=BatchChoices(flag=flag), budget_seconds=budget, only=only)
     workload = msgspec.structs.replace(WORKLOAD, arguments=arguments)
     return tune(workload, options, executor, levers=LEVERS, clock=executor.clock), executor
 
@@ -131,3 +137,12 @@ def test_where_no_size_runs_the_reason_is_given() -> None:
         "No batch size larger than the script's own, 8, could be timed" in verdict.reason
         and "is invalid" in verdict.reason
     )
+
+
+@pytest.mark.parametrize("budget", [240.0, 350.0, 500.0])
+def test_a_quick_look_names_a_budget_in_which_the_batch_size_is_proved(budget: float) -> None:
+    study, _ = tuned(only=("batch-size",), budget=budget)
+    assert study.status == "quick-look" and study.batch_search is not None
+    assert study.needed_seconds is not None and study.needed_seconds > budget
+    advised, _ = tuned(only=("batch-size",), budget=study.needed_seconds)
+    assert isinstance(verdict_of(advised), Kept), advised.status_text

@@ -195,6 +195,8 @@ class Search(Ladder):
         if left_out:
             best = self._untried[left_out[0]]
             needed = budget_for_a_proof(trials, self._baseline, self._stages_seconds, best)
+            if not options.quick:  # what was measured for a lever (the batch sizes), and its own proof, may cost more
+                needed = max(needed, budget_for_the_rest(trials, self._prover, self._plan, [best]))
         self._draft.update(needed_seconds=needed)
         self._draft.close("quick-look", quick_look_text(options.budget_seconds, needed, on_purpose=options.quick))
 
