@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import permutations
 from pathlib import Path
+from zlib import crc32
 
 from bench.aa.noise import Arm
 from bench.aa.procedure import LAST_ANALYSIS, PROCEDURES, Decision, Tally, tally
+from bench.pieces import piece
 from hotlap.records import Assignment, TurnRequest, Workload
 from hotlap.trial.executor import OneSlot
 
@@ -29,21 +32,35 @@ def workload(script: Path, arguments: tuple[str, ...]) -> Workload:
 
 
 def measure(
-    executor: OneSlot, of: Workload, *, replicates: int, rounds: int, progress: Callable[[int], None]
+    executor: OneSlot,
+    of: Workload,
+    *,
+    replicates: int,
+    rounds: int,
+    progress: Callable[[int], None],
+    pieces: Path | None = None,
 ) -> tuple[Arm, Arm, Arm]:
-    """Take that many replicates of three equal arms. Raises :class:`SetFailed` when a script ends too early."""
+    """Take that many replicates of three equal arms; those that are among the pieces are not taken again.
+
+    Raises :class:`SetFailed` when a script ends too early.
+    """
     arms: tuple[Arm, Arm, Arm] = ([], [], [])
+    words = " ".join((of.target, *of.arguments, str(rounds)))
     for number in range(replicates):
-        request = TurnRequest(arms=(Assignment(workload=of),) * ROLES, rounds=rounds, order_seed=number)
-        taken = executor.take_turns(request)
-        if not all(taken.rounds):
-            raise SetFailed(
-                f"Replicate {number + 1} has no rounds; its arms ended as {[it.ending for it in taken.runs]}."
-            )
-        for arm, row in zip(arms, taken.rounds, strict=True):
-            arm.append(list(row))
+        name = f"real-{Path(of.target).stem}-{crc32(words.encode()):08x}-{number + 1}"
+        taken = piece(pieces, name, list[list[float]], partial(_replicate, executor, of, rounds, number))
+        for arm, row in zip(arms, taken, strict=True):
+            arm.append(row)
         progress(number + 1)
     return arms
+
+
+def _replicate(executor: OneSlot, of: Workload, rounds: int, number: int) -> list[list[float]]:
+    request = TurnRequest(arms=(Assignment(workload=of),) * ROLES, rounds=rounds, order_seed=number)
+    taken = executor.take_turns(request)
+    if not all(taken.rounds):
+        raise SetFailed(f"Replicate {number + 1} has no rounds; its arms ended as {[it.ending for it in taken.runs]}.")
+    return [list(row) for row in taken.rounds]
 
 
 def studies_of(arms: tuple[Arm, Arm, Arm], *, resamples: int, seed: int, delta: float) -> list[Tally]:

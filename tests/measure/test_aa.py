@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import math
 import random
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 def aa(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The modules of the benchmark, which is next to the package and is not installed."""
     monkeypatch.syspath_prepend(str(ROOT))
-    names = ("noise", "procedure", "real", "report", "__main__")
+    names = ("noise", "procedure", "real", "report", "searches", "__main__")
     return SimpleNamespace(**{name.strip("_"): importlib.import_module(f"bench.aa.{name}") for name in names})
 
 
@@ -38,6 +39,13 @@ def test_wilson_agrees_with_scipy(count: int, of: int, aa: Any) -> None:
 def test_no_trials_are_no_rate(aa: Any) -> None:
     with pytest.raises(ValueError, match="0 of 0"):
         aa.report.rate(0, 0)
+
+
+@pytest.mark.parametrize(("count", "of"), [(0, 20), (1, 20), (7, 200), (200, 200)])
+def test_exact_intervals_agree_with_scipy(count: int, of: int, aa: Any) -> None:
+    got = aa.report.exact_rate(count, of)
+    expected = scipy.stats.binomtest(count, of).proportion_ci(method="exact")
+    assert (got.low, got.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
 
 def test_the_noise_has_the_sizes_it_says(aa: Any) -> None:
@@ -57,6 +65,34 @@ def test_arms_of_a_round_share_their_drift(aa: Any) -> None:
     one, other = aa.noise.draw_replicate(random.Random(1), drifting, rounds=10, speedups=(1.0, 1.0))
     assert one == pytest.approx(other)
     assert statistics.stdev(map(math.log, one)) > 0.1
+
+
+def test_arms_of_one_launch_have_its_level_in_common(aa: Any) -> None:
+    scenario = aa.noise.Scenario(name="launches", launch=0.5, block=0.0, drift=0.0, spikes=0.0)
+    one, other = aa.noise.draw_replicate(random.Random(1), scenario, rounds=1, speedups=(1.0, 1.0), one_launch=True)
+    assert one == other
+    one, other = aa.noise.draw_replicate(random.Random(1), scenario, rounds=1, speedups=(1.0, 1.0))
+    assert one != other
+
+
+def test_a_neighbour_stays_for_many_blocks(aa: Any) -> None:
+    scenario = aa.noise.Scenario(name="n", launch=0.0, block=0.0, drift=0.0, spikes=0.0, neighbour=0.25, stays=10.0)
+    (row,) = aa.noise.draw_replicate(random.Random(1), scenario, rounds=4000, speedups=(1.0,))
+    slow = [it > 1.1 for it in row]
+    assert sum(slow) / len(slow) == pytest.approx(0.5, abs=0.1)
+    changes = sum(one != other for one, other in itertools.pairwise(slow))
+    assert len(row) / changes == pytest.approx(10, rel=0.2)
+
+
+def test_searches_where_nothing_helps_end_without_a_plan_and_the_others_with_one(aa: Any) -> None:
+    """A coarse guard; the benchmark itself runs hundreds of searches."""
+    quiet = [it for it in aa.noise.SCENARIOS if it.name == "quiet"]
+    found = [it.run() for it in aa.searches.cells(8, 3, quiet, found_studies=4)]
+    assert {it.procedure for it in found} == set(aa.searches.PROCEDURES)
+    for it in found:
+        assert it.plans <= 1 if it.gain == 1 else it.found >= 3, it
+    text = aa.report.searches_text(found)
+    assert "| quiet | launches alone | " in text and "searches ended with a plan" in text
 
 
 def test_false_alarms_are_as_rare_as_promised(aa: Any) -> None:
@@ -79,8 +115,9 @@ def test_big_effects_are_found_in_the_right_direction(aa: Any) -> None:
 
 def test_the_command_writes_markdown_and_json(aa: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "deep" / "aa"
-    assert aa.main.main(["--out", str(out), "--studies", "4", "--speedups", "1.5"]) == 0
+    assert aa.main.main(["--out", str(out), "--studies", "4", "--speedups", "1.5", "--searches", "1"]) == 0
     text = out.with_suffix(".md").read_text()
+    assert "## Simulated: whole searches" in text
     assert capsys.readouterr().out.strip() in text
     assert "| launches 4 % | analyses after 3 / 5 / 8 |" in text
     document = json.loads(out.with_suffix(".json").read_text())["data"]
@@ -129,6 +166,18 @@ def test_real_replicates_become_studies(aa: Any, tmp_path: Path) -> None:
     assert [it.studies for it in tallies] == [50] * len(aa.procedure.PROCEDURES)
     with pytest.raises(ValueError, match="needs 8 replicates"):
         aa.real.studies_of(tuple(arm[:5] for arm in arms), resamples=1, seed=1, delta=0.01)
+
+
+def test_finished_parts_are_not_measured_again(aa: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executor, common = Noisy(), {"replicates": 8, "rounds": 4, "progress": lambda done: None, "pieces": tmp_path}
+    workload = aa.real.workload(tmp_path / "train.py", ())
+    first = aa.real.measure(executor, workload, **common)
+    assert aa.real.measure(executor, workload, **common) == first and len(executor.requests) == 8
+    options = ["--out", str(tmp_path / "aa"), "--studies", "2", "--speedups", "1.5", "--searches", "0"]
+    command = [*options, "--pieces", str(tmp_path)]
+    assert aa.main.main(command) == 0
+    monkeypatch.setattr(aa.main, "simulate", None)
+    assert aa.main.main(command) == 0
 
 
 def test_a_failed_replicate_is_reported(aa: Any, tmp_path: Path) -> None:

@@ -242,10 +242,10 @@ class FakeExecutor(OneSlot):
         began = self.seconds
         noise = self._noise(request)
         runs, levels = [], []
-        of_launch = math.exp(noise.gauss(0.0, self.script.launch_noise)) if request.one_launch else None
+        of_launch = self.launch_factor(noise) if request.one_launch else None
         for arm in request.arms:
             level = self.script.level(arm) * self._slowdown(arm)
-            levels.append(level * (of_launch or math.exp(noise.gauss(0.0, self.script.launch_noise))))
+            levels.append(level * (of_launch or self.launch_factor(noise)))
             runs.append(self._run(arm, 40, noise))
         starts = sum(run.startup_seconds for run in runs)
         if request.one_launch:
@@ -258,16 +258,27 @@ class FakeExecutor(OneSlot):
         step_seconds = self.script.step_seconds(Plan()) * self._slowdown(request.arms[0])
         block = max(request.block_steps, math.ceil(1.25 * request.block_seconds / step_seconds)) + 1
         rounds = min(self._rounds_until_the_end(request, block), self._rounds_in_time(request, block, levels, began))
-        rows: list[list[float]] = [[] for _ in runs]
-        for number in range(rounds):
-            disturbed = 1.0 + self.script.drift * math.sin(number / 3.0 + noise.random())
-            for row, level in zip(rows, levels, strict=True):
-                row.append(level * disturbed * math.exp(noise.gauss(0.0, self.script.round_noise)))
+        rows = self.rows(noise, levels, rounds, one_launch=request.one_launch)
         self._pass_time(sum(sum(row) for row in rows) * block + self._warm_up_seconds(request, block, levels, began))
         if not rounds and self.script.total_steps is not None:
             ended = tuple(msgspec.structs.replace(run, ending=Completed()) for run in runs)
             return Replicate(runs=ended, rounds=((),) * len(runs), wall_seconds=self.seconds - began)
         return Replicate(runs=tuple(runs), rounds=tuple(map(tuple, rows)), wall_seconds=self.seconds - began)
+
+    def launch_factor(self, noise: random.Random) -> float:
+        """How many times as long the blocks of a launch take."""
+        return math.exp(noise.gauss(0.0, self.script.launch_noise))
+
+    def rows(
+        self, noise: random.Random, levels: Sequence[float], rounds: int, *, one_launch: bool
+    ) -> list[list[float]]:
+        """The seconds per sample of each arm, with noise, from its level and launch."""
+        rows: list[list[float]] = [[] for _ in levels]
+        for number in range(rounds):
+            disturbed = 1.0 + self.script.drift * math.sin(number / 3.0 + noise.random())
+            for row, level in zip(rows, levels, strict=True):
+                row.append(level * disturbed * math.exp(noise.gauss(0.0, self.script.round_noise)))
+        return rows
 
     def _rounds_until_the_end(self, request: TurnRequest, block: int) -> int:
         if self.script.total_steps is None:
