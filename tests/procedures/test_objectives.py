@@ -110,6 +110,51 @@ def test_a_limit_is_kept_or_the_lever_is_not() -> None:
     assert "1.1x of the script's is allowed" in verdict.reason and "time per sample" in verdict.reason.lower()
 
 
+def replicates_of(executor: FakeExecutor, name: str) -> list[int]:
+    """The number of arms of each replicate in which a lever took part."""
+    requests = [json.loads(line) for it in executor.requests[1:] for line in it.splitlines()]
+    return [len(it["arms"]) for it in requests if "arms" in it and name in json.dumps(it["arms"])]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_a_first_look_shows_to_be_far_too_slow_has_no_trial(alone: bool) -> None:
+    effects = {CHECKPOINT: Effect(peak=0.3, compute=4.0), HALF: Effect(peak=0.8)}
+    levers = named(*map(lever, ("checkpoint",) if alone else ("checkpoint", "half")))
+    study, executor = searched(for_memory(1.1), FakeScript(effects=effects), levers=levers)
+    looks = len(replicates_of(executor, "checkpoint"))
+    assert looks == (1 if alone else 2), "no trial; on top of the lever that was kept it is looked at again"
+    refused = verdicts(study)["checkpoint"]
+    assert isinstance(refused, NoGain) and refused.comparison is None
+    assert "showed 3." in refused.reason and "the time per sample: 1.1x of the script's is allowed" in refused.reason
+    assert {it.lever for it in study.plan.settings} == (set() if alone else {"half"})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_may_be_within_the_limit_is_tried(seed: int) -> None:
+    """1.10x where 1.1x is allowed: one replicate cannot tell."""
+    effects = {CHECKPOINT: Effect(peak=0.3, compute=1.1 + 0.1 * 6 / 14)}
+    script = FakeScript(effects=effects, round_noise=0.005)
+    _, executor = searched(for_memory(1.1), script, levers=named(lever("checkpoint")), seed=seed)
+    assert max(replicates_of(executor, "checkpoint")) == 3, "a trial has the baseline twice"
+
+
+def test_a_setting_within_the_limit_takes_the_place_of_one_beyond_it() -> None:
+    more, less = (setting("checkpoint", choice=it) for it in ("more", "less"))
+    effects = {more: Effect(peak=0.3, compute=4.0), less: Effect(peak=0.6, compute=1.05)}
+    study, _ = searched(for_memory(1.1), FakeScript(effects=effects), levers=named(lever("checkpoint", "more", "less")))
+    assert study.plan.settings == (less,)
+
+
+def test_a_first_look_that_shows_too_much_memory_is_enough() -> None:
+    effects = {setting("greedy"): Effect(compute=0.5, peak=3.0)}
+    within = Objective(limits=(Limit(metric=PEAK_BYTES, most=1.5),))
+    script = FakeScript(effects=effects)
+    study, executor = searched(within, script, levers=named(lever("greedy")))
+    assert len(replicates_of(executor, "greedy")) == 1
+    refused = verdicts(study)["greedy"]
+    assert isinstance(refused, NoGain) and "3.00x the peak memory" in refused.reason
+
+
 def test_a_limit_holds_for_all_levers_together() -> None:
     """Each of three stays within the limit, two of them together do not."""
     levers = ("first", "second", "third")
@@ -147,7 +192,7 @@ def test_speed_within_a_limit_of_memory() -> None:
     study = search(within, levers=named(lever("greedy"), lever("half")), effects=effects)
     assert [it.lever for it in study.plan.settings] == ["half"]
     refused = verdicts(study)["greedy"]
-    assert isinstance(refused, NoGain) and "Peak memory is 3.00x" in refused.reason
+    assert isinstance(refused, NoGain) and "3.00x the peak memory" in refused.reason
 
 
 def test_a_quick_screening_shows_its_memory() -> None:

@@ -33,7 +33,9 @@ from hotlap.procedures.screen import (
     Prospect,
     Screened,
     bound_of,
+    exceeded,
     is_hopeful,
+    let_go_beyond_limit,
     noise_of_a_replicate,
     prospects_of,
     screen,
@@ -139,7 +141,7 @@ class Ladder:
     def _screened(self, prospects: Sequence[Prospect], again: bool) -> Hopeful:
         """The levers to try on top of the plan, with their settings; ``again``: some were tried before."""
         noise = 0.0 if again else noise_of_a_replicate(self._noise)
-        return screen(self._trials, self._draft, self._plan, prospects, noise=noise, again=again)
+        return screen(self._trials, self._draft, self._plan, prospects, noise=noise, again=again, used=self._used)
 
     def _second_chance(self) -> bool:
         """Try levers that seemed too expensive, since every replicate corrects the costs. True if the plan grew."""
@@ -162,7 +164,9 @@ class Ladder:
             way = self._way(candidate)
             if way is None and choice.gain is None:
                 choice = self._screen(choice)
-                if not is_hopeful(choice, self._trials.options.goal.delta, noise_of_a_replicate(self._noise)):
+                noise = noise_of_a_replicate(self._noise)
+                is_within = exceeded(choice, noise, self._used) is None
+                if not is_within or not is_hopeful(choice, self._trials.options.goal.delta, noise):
                     self._note_seen(name, choice, candidate)
                     break
                 way = self._way(candidate)  # the screening corrected the costs of a trial
@@ -290,6 +294,7 @@ class Ladder:
     def _note_seen(self, name: str, choice: Screened, candidate: Plan) -> None:
         """Report a lever that cannot or need not be proved, with what was measured of it."""
         self._untried[name] = candidate
+        let_go_beyond_limit(self._draft, choice, noise_of_a_replicate(self._noise), self._used)
         if self._is_open(name):
             outcome = Outcome(
                 lever=name, setting=choice.setting, verdict=self._seen(choice), trial_seconds=choice.seconds

@@ -2,7 +2,8 @@
 
 There are two filters. The first is arithmetic: an obstacle, or a bound below the gain worth having. The second is one
 interleaved replicate of the current plan and of that plan with each candidate setting: it chooses settings by their
-point estimate, and drops those that are clearly slower. It supports no claim: a single launch is weak evidence.
+point estimate, and drops those that are clearly slower, or clearly beyond a limit of the objective. It supports no
+claim: a single launch is weak evidence.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from hotlap.experiment.costs import FEWEST_ROUNDS, FEWEST_ROUNDS_OF_A_SHORT_SCRI
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.findings import precedence
 from hotlap.experiment.first_ratios import note_first_ratio
+from hotlap.experiment.goal import LimitUse
 from hotlap.experiment.lever_notes import warn_of_notes
 from hotlap.experiment.options import Options
 from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, Failure, Trials
 from hotlap.levers.api import Lever
-from hotlap.objective import PEAKS
+from hotlap.objective import NOTHING_USED, PEAKS
 from hotlap.records import (
     MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
@@ -76,7 +78,8 @@ class Screened:
     """A setting, and its gain in one replicate (None if it was not screened).
 
     It has a ``comparison`` if it took turns within a single launch, and a ``run`` if it had a launch of its own.
-    ``bound`` is the largest gain that arithmetic allowed when it was measured; None where it knew none.
+    ``bound`` is the largest gain that arithmetic allowed when it was measured; None where it knew none. ``uses`` is
+    what it used of what the objective limits.
     """
 
     setting: Setting
@@ -87,6 +90,7 @@ class Screened:
     comparison: Comparison | None = None
     run: Run | None = None
     bound: float | None = None
+    uses: tuple[LimitUse, ...] = ()
 
 
 Hopeful: TypeAlias = dict[str, list[Screened]]
@@ -151,27 +155,32 @@ def screen(
     *,
     noise: float,
     again: bool = False,
+    used: Mapping[str, float] = NOTHING_USED,
 ) -> dict[str, list[Screened]]:
     """The promising settings of each prospect, best first, in order of the prospects' best settings.
 
-    ``noise`` is the noise of one replicate, as a share. A lever without a promising setting is decided in the draft: as
-    failed if all its settings failed, else as without gain, with the measured figure. A single setting needs no choice
-    and is kept without measuring, unless it was tried before (``again``).
+    ``noise`` is the noise of one replicate, as a share, and ``used`` the current plan's use of what is limited. A lever
+    without a promising setting is decided in the draft: as failed if all its settings failed, else as without gain,
+    with the measured figure. A single setting needs no choice and is kept without measuring, unless it was tried before
+    (``again``), or the objective has limits: a replicate that shows one exceeded saves a whole trial.
     """
-    quick = trials.options.quick
+    goal, quick = trials.options.goal, trials.options.quick
     wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
-    if len(wanted) < 2 and not again and not quick:
+    if len(wanted) < 2 and not again and not quick and not goal.objective.limits:
         return {it.lever.name: [Screened(setting) for setting in it.settings] for it in prospects}
     switchable = {setting for it in prospects for setting in it.settings if can_switch(it.lever, setting)}
     seen, failures = _measure(trials, draft, incumbent, wanted, switchable)
     hopeful: dict[str, list[Screened]] = {}
     for prospect in prospects:
         mine = [replace(seen[it], bound=prospect.bound) for it in prospect.settings if it in seen]
-        worth = [it for it in mine if is_hopeful(it, trials.options.goal.delta, noise)]
+        within = [it for it in mine if exceeded(it, noise, used) is None]
+        worth = [it for it in within if is_hopeful(it, goal.delta, noise)]
         if worth:
             hopeful[prospect.lever.name] = sorted(worth, key=lambda it: -(it.gain or 1.0))
+        elif within or not mine:
+            _let_go(draft, prospect, within, failures, goal.delta, noise)
         else:
-            _let_go(draft, prospect, mine, failures, trials.options.goal.delta, noise)
+            let_go_beyond_limit(draft, max(mine, key=lambda it: it.gain or 0.0), noise, used)
     return dict(sorted(hopeful.items(), key=lambda it: -(it[1][0].gain or 1.0)))
 
 
@@ -182,6 +191,34 @@ def screen_one(
     switchable = {setting} if can_switch(lever, setting) else set()
     seen, failures = _measure(trials, draft, incumbent, [setting], switchable)
     return failures[setting] if setting in failures else seen[setting]
+
+
+def exceeded(it: Screened, noise: float, used: Mapping[str, float]) -> LimitUse | None:
+    """The first limit that a first measurement shows to be exceeded, by more than its uncertainty; None if none is.
+
+    A launch may differ by the usual noise even where this study has seen less.
+    """
+    return next((one for one in it.uses if one.exceeds(max(noise, USUAL_LAUNCH_NOISE), used)), None)
+
+
+def let_go_beyond_limit(draft: StudyDraft, it: Screened, noise: float, used: Mapping[str, float]) -> None:
+    """Decide a lever whose setting is beyond a limit; do nothing if it is not."""
+    use = exceeded(it, noise, used)
+    if use is None or _has_trial(draft, it.setting.lever):
+        return
+    allowed = f"{use.limit.most:g}x of the script's is allowed"
+    if use.left(used) != use.limit.most:
+        allowed += f", of which the levers before it leave {use.left(used):.3f}x"
+    text = (
+        f"A first measurement (one replicate) showed {ratio(use.ratio)} the {metric_words(use.limit.metric)}: "
+        f"{allowed}. Run-to-run noise of {share(max(noise, USUAL_LAUNCH_NOISE))} does not explain that."
+    )
+    verdict = NoGain(metric=draft.study.objective.metric, reason=text)
+    report = it.compile if it.compile and it.compile.seconds else None
+    outcome = Outcome(
+        lever=it.setting.lever, setting=it.setting, verdict=verdict, compile=report, trial_seconds=it.seconds
+    )
+    draft.decide(outcome, "screening")
 
 
 def can_switch(lever: Lever, setting: Setting) -> bool:
@@ -345,6 +382,7 @@ def _screened(
         rounds=len(turns.rounds[arm]),
         comparison=comparison,
         run=None if screening.one_launch else turns.runs[arm],
+        uses=trials.options.goal.uses(turns, arm, has_own_launch=not screening.one_launch),
     )
 
 
@@ -382,6 +420,12 @@ def is_hopeful(it: Screened, delta: float, noise: float) -> bool:
     return it.gain is None or it.gain * (1 + noise) >= 1 + delta
 
 
+def _has_trial(draft: StudyDraft, name: str) -> bool:
+    """Whether a trial decided the lever, which is stronger evidence than a screening."""
+    earlier = draft.outcome_of(name)
+    return earlier is not None and isinstance(earlier.verdict, NoGain) and earlier.verdict.comparison is not None
+
+
 def _let_go(
     draft: StudyDraft,
     prospect: Prospect,
@@ -391,9 +435,8 @@ def _let_go(
     noise: float,
 ) -> None:
     name = prospect.lever.name
-    earlier = draft.outcome_of(name)
-    if earlier is not None and isinstance(earlier.verdict, NoGain) and earlier.verdict.comparison is not None:
-        return  # a trial is stronger evidence than this screening
+    if _has_trial(draft, name):
+        return
     if seen:
         best = max(seen, key=lambda it: it.gain or 0.0)
         gain, of_speed = best.gain or 0.0, draft.study.objective.metric == SECONDS_PER_SAMPLE
