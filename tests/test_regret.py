@@ -10,7 +10,7 @@ import pytest
 from bench.regret import report
 from bench.regret.__main__ import parse, terms_of
 from bench.regret.contest import Contest, FinalFailed, Terms
-from bench.regret.grid import all_plans, choices_of, make_grid, same
+from bench.regret.grid import all_plans, choices_of, make_grid, neighbours, same
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -151,17 +151,50 @@ def test_regret_is_found_where_there_is_some() -> None:
     found = Plan(settings=(LOADER, HALF))
     result = contest(Arithmetic(FACTORS), found).hold(make_grid(CHOICES, found, limit=100, seed=0).plans)
     assert same(result.best, Plan(settings=(MORE, HALF)))
-    assert result.ratio.speedup.low < 0.7 / 0.8 < result.ratio.speedup.high
-    assert report.verdict(result) == "missed"
-    assert result.found_speedup.speedup.value == pytest.approx(1 / 0.48, rel=0.03)
+    (final,) = result.found
+    assert final.ratio.speedup.low < 0.7 / 0.8 < final.ratio.speedup.high
+    assert report.verdict(final) == "missed"
+    assert final.speedup.speedup.value == pytest.approx(1 / 0.48, rel=0.03)
     assert result.best_speedup.speedup.value == pytest.approx(1 / 0.42, rel=0.03)
+
+
+def test_the_plans_of_all_budgets_meet_the_best_one_in_the_final() -> None:
+    found, early = Plan(settings=(MORE, HALF)), Plan(settings=(LOADER,))
+    held = Contest(Arithmetic(FACTORS), WORKLOAD, found, Terms(), lambda text: None, others=(EMPTY, early, found))
+    result = held.hold(make_grid(CHOICES, found, limit=100, seed=0).plans)
+    assert [it.plan for it in result.found] == [found, EMPTY, early]
+    assert report.verdict(result.of(found)) == "kept" and report.verdict(result.of(EMPTY)) == "missed"
+    assert result.of(early).ratio.speedup.value == pytest.approx(0.42 * 1.02 / 0.8, rel=0.05)
+
+
+def test_a_grid_that_is_not_measured_whole_is_climbed() -> None:
+    found = Plan(settings=(FUSED, LOADER))
+    terms = Terms(climbs=3)
+    near = neighbours(CHOICES, found)
+    held = Contest(
+        Arithmetic(FACTORS), WORKLOAD, found, terms, lambda text: None, next_to=lambda it: neighbours(CHOICES, it)
+    )
+    result = held.hold(near[:1])
+    assert same(result.best, Plan(settings=(MORE, HALF)))
+    plans = [frozenset(plan.settings) for plan, _ in result.heats]
+    assert len(set(plans)) == len(plans) and frozenset(found.settings) not in plans
+
+
+def test_a_large_grid_is_not_listed() -> None:
+    choices = {
+        f"lever-{number}": tuple(setting(f"lever-{number}", value=it) for it in range(9)) for number in range(20)
+    }
+    grid = make_grid(choices, EMPTY, limit=200, seed=0)
+    assert grid.size == 10**20 and len(grid.plans) == 200
+    assert len({frozenset(it.settings) for it in grid.plans}) == 200
 
 
 def test_the_best_plan_has_none() -> None:
     found = Plan(settings=(HALF, MORE))
     result = contest(Arithmetic(FACTORS), found).hold(make_grid(CHOICES, found, limit=100, seed=0).plans)
-    assert result.ratio.speedup.value > 1.0
-    assert report.verdict(result) == "kept"
+    (final,) = result.found
+    assert final.ratio.speedup.value > 1.0
+    assert report.verdict(final) == "kept"
     assert [speed for _, speed in result.heats] == sorted((speed for _, speed in result.heats), reverse=True)
 
 
@@ -190,7 +223,7 @@ def test_the_report_names_the_plans_and_what_was_not_measured() -> None:
     row = report.Row(
         name="bert",
         arguments=("--epochs", "20"),
-        study=Study(workload=WORKLOAD, plan=found),
+        studies=(Study(workload=WORKLOAD, plan=found, budget_seconds=120.0),),
         choices=CHOICES,
         grid=grid,
         result=result,
@@ -198,7 +231,9 @@ def test_the_report_names_the_plans_and_what_was_not_measured() -> None:
     text = report.markdown([row], Terms())
     assert "mixed-precision (dtype bfloat16), loader (num_workers 1)" in text
     assert "7 of 12 plans were measured" in text
-    assert report.data([row])[0]["verdict"] == "missed"
+    assert "| bert | 2 min |" in text
+    (search,) = report.data([row])[0]["searches"]
+    assert search["verdict"] == "missed" and search["budget_seconds"] == 120.0
 
 
 def test_flags_reach_the_terms() -> None:

@@ -1,24 +1,31 @@
-"""``python -m bench.regret --out docs/benchmarks/regret``: what an exhaustive grid finds that the search did not."""
+"""``python -m bench.regret --out docs/benchmarks/regret``: what an exhaustive grid finds that the search did not.
+
+Each example is searched with several budgets, which is the curve of found / best over time. With ``--pieces FOLDER``
+every answer is stored, and the same command goes on after it: a search goes on where it was, and a contest after the
+last replicate. ``--minutes`` ends a call after so long. A replicate takes 20 to 60 s on two quiet cores; of an example,
+the four searches take their budgets (30 min), and the contest some 25 min.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import msgspec
 
-import hotlap
+from bench.pieces import UNFINISHED, KeptAnswers, TimeIsUp, add_options, check_time, until_of
 from bench.regret import report
 from bench.regret.contest import Contest, FinalFailed, Terms
-from bench.regret.grid import choices_of, make_grid
+from bench.regret.grid import Choices, choices_of, make_grid, neighbours
 from bench.report import command_line, write
-from hotlap.api import local_executor
+from hotlap.api import begin, go_on, load_study, local_executor
 from hotlap.errors import HotlapError
+from hotlap.experiment.options import Options
 from hotlap.levers.api import all_levers
-from hotlap.records import Study
+from hotlap.records import Isolation, Progress, Study, Workload
+from hotlap.trial.executor import Executor
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # A replicate ends when its shortest arm does: enough steps for the fastest plan.
@@ -28,25 +35,31 @@ SIZES: dict[str, tuple[str, ...]] = {
     "gpt": ("--steps", "20000", "--eval-interval", "1000000"),
     "lstm": ("--epochs", "50"),
 }
+BUDGETS = (2.0, 4.0, 8.0, 16.0)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     usual = Terms()
-    parser = argparse.ArgumentParser(prog="python -m bench.regret", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.regret", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
     parser.add_argument("--examples", nargs="+", choices=list(SIZES), default=list(SIZES))
+    parser.add_argument("--budgets", type=float, nargs="+", default=list(BUDGETS), help="minutes for each search")
     parser.add_argument("--limit", type=int, default=48, help="most plans of a grid to measure next to the found one")
-    parser.add_argument("--budget", type=float, default=900.0, help="seconds for each search; 0 for no limit")
+    parser.add_argument("--climbs", type=int, default=usual.climbs, help="times to try all plans next to the best one")
     parser.add_argument("--heat-rounds", type=int, default=usual.heat_rounds)
     parser.add_argument("--semifinalists", type=int, default=usual.semifinalists)
     parser.add_argument("--semifinal-replicates", type=int, default=usual.semifinal_replicates)
     parser.add_argument("--final-replicates", type=int, default=usual.final_replicates)
     parser.add_argument("--rounds", type=int, default=usual.rounds, help="rounds in a replicate of semifinal and final")
     parser.add_argument("--seed", type=int, default=0)
+    add_options(parser)
     options = parser.parse_args(arguments)
     if options.limit < 1 or options.final_replicates < 2 or options.semifinalists < 1:
         parser.error("--limit and --semifinalists must be at least 1, --final-replicates at least 2")
+    options.budgets.sort()
     return options
 
 
@@ -54,6 +67,7 @@ def terms_of(options: argparse.Namespace) -> Terms:
     """How much is to be measured."""
     return Terms(
         heat_rounds=options.heat_rounds,
+        climbs=options.climbs,
         semifinalists=options.semifinalists,
         semifinal_replicates=options.semifinal_replicates,
         final_replicates=options.final_replicates,
@@ -61,44 +75,84 @@ def terms_of(options: argparse.Namespace) -> Terms:
     )
 
 
-def run_example(name: str, options: argparse.Namespace, directory: Path) -> report.Row:
-    """Search, then hold the contest. A failing contest is a row too. Raises :class:`HotlapError` for a failing
-    search."""
-    script = EXAMPLES / f"{name}.py"
-    study = hotlap.tune(
-        script,
-        arguments=SIZES[name],
-        budget_seconds=options.budget or None,
-        seed=options.seed,
-        directory=directory / "studies",
-        on_progress=lambda it: _say(f"{name}: {it.stage} {it.text}"),
-    )
-    _say(f"{name}: found {report.words(study.plan)}")
-    began = time.monotonic()
-    choices = choices_of(study, all_levers())
-    grid = make_grid(choices, study.plan, limit=options.limit, seed=options.seed)
+def run_example(name: str, options: argparse.Namespace, directory: Path, until: float | None = None) -> report.Row:
+    """Search, then hold the contest. A failing contest is a row too.
+
+    Raises :class:`HotlapError` for a failing search, and :class:`TimeIsUp`.
+    """
+    home = directory / name
+    studies = [
+        searched(name, minutes, options.seed, home / f"search-{minutes:g}", until) for minutes in options.budgets
+    ]
+    for study in studies:
+        _say(f"{name}: found {report.words(study.plan)} in {study.budget_seconds or 0:.0f} s")
+    largest = studies[-1]
+    choices = choices_of(largest, all_levers())
+    grid = make_grid(choices, largest.plan, limit=options.limit, seed=options.seed)
     result, trouble = None, ""
     try:
-        result = _contest(name, study, options, directory).hold(grid.plans)
+        result = _contest(name, studies, choices, options, home, until).hold(grid.plans)
     except (FinalFailed, ValueError) as error:
         trouble = str(error)
     return report.Row(
         name=name,
         arguments=SIZES[name],
-        study=_without_columns(study),
+        studies=tuple(map(_without_columns, studies)),
         choices=choices,
         grid=grid,
         result=result,
         trouble=trouble,
-        seconds=time.monotonic() - began,
     )
 
 
-def _contest(name: str, study: Study, options: argparse.Namespace, directory: Path) -> Contest:
+def searched(name: str, minutes: float, seed: int, root: Path, until: float | None) -> Study:
+    """The study of an example with that budget, which is begun below ``root``, or goes on there.
+
+    Raises :class:`HotlapError`, and :class:`TimeIsUp` if it is not finished by then.
+    """
+
+    def progress(it: Progress) -> None:
+        _say(f"{name}, {minutes:g} min: {it.stage} {it.text}")
+
+    def executor(folder: Path, isolation: Isolation) -> Executor:
+        return KeptAnswers(local_executor(folder, isolation), None, until)
+
+    earlier = [load_study(it.parent) for it in sorted(root.glob("*/study.json"))]
+    if earlier and earlier[-1].status not in ("running", "interrupted"):
+        return earlier[-1]
+    check_time(until)
+    if any(root.glob("*/journal.jsonl")):
+        study = go_on(root, on_progress=progress, executor=executor)
+    else:
+        workload = Workload(
+            kind="script",
+            target=str(EXAMPLES / f"{name}.py"),
+            arguments=SIZES[name],
+            directory=str(EXAMPLES),
+            python=sys.executable,
+        )
+        search = Options(budget_seconds=60 * minutes, seed=seed)
+        study = begin(workload, search, root=root, on_progress=progress, executor=executor)
+    if study.status == "interrupted":
+        raise TimeIsUp
+    return study
+
+
+def _contest(
+    name: str,
+    studies: list[Study],
+    choices: Choices,
+    options: argparse.Namespace,
+    home: Path,
+    until: float | None,
+) -> Contest:
+    *others, largest = studies
     return Contest(
-        executor=local_executor(directory / "contest" / name),
-        workload=study.workload,
-        found=study.plan,
+        executor=KeptAnswers(local_executor(home / "contest"), home / "answers" if options.pieces else None, until),
+        workload=largest.workload,
+        found=largest.plan,
+        others=[it.plan for it in others],
+        next_to=lambda plan: neighbours(choices, plan),
         terms=terms_of(options),
         progress=lambda text: _say(f"{name}: {text}"),
     )
@@ -112,12 +166,17 @@ def _without_columns(study: Study) -> Study:
 def main(arguments: list[str] | None = None) -> int:
     """Search and measure example after example; the report is written after each, so that a cut loses nothing."""
     options = parse(arguments)
+    until = until_of(options)
     rows: list[report.Row] = []
     failed = False
     with tempfile.TemporaryDirectory(prefix="hotlap-regret-") as folder:
+        home = options.pieces.resolve() if options.pieces else Path(folder)
         for name in options.examples:
             try:
-                rows.append(run_example(name, options, Path(folder)))
+                rows.append(run_example(name, options, home, until))
+            except TimeIsUp:
+                _say(f"{name}: not finished; the same command goes on.")
+                return UNFINISHED
             except HotlapError as error:
                 _say(f"{name}: {error}")
                 failed = True

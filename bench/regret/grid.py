@@ -11,7 +11,17 @@ from typing import TypeAlias
 
 from hotlap.levers.api import Lever
 from hotlap.levers.data import loader
-from hotlap.records import Failed, NotVerified, Outcome, Plan, QualityLost, Setting, Situation, Study
+from hotlap.records import (
+    SECONDS_PER_SAMPLE,
+    Failed,
+    NotVerified,
+    Outcome,
+    Plan,
+    QualityLost,
+    Setting,
+    Situation,
+    Study,
+)
 
 Choices: TypeAlias = Mapping[str, tuple[Setting, ...]]
 """The settings that a plan may use of each lever; leaving the lever out is always a choice too."""
@@ -44,13 +54,15 @@ def situation_of(study: Study) -> Situation:
 
 
 def choices_of(study: Study, levers: Mapping[str, Lever]) -> Choices:
-    """The settings of every lever that applies. Left out are those that change what is learned, and those that the
-    study found to fail or could not show to be the same: a plan with them may be faster and is no answer."""
+    """The settings of every lever of speed that applies. Left out are those that change what is learned, and those that
+    the study found to fail or could not show to be the same: a plan with them may be faster and is no answer."""
     situation = situation_of(study)
     refused = _refused(study.outcomes)
     found: dict[str, tuple[Setting, ...]] = {}
     for name, lever in levers.items():
         if name in refused or lever.obstacle(situation) is not None:
+            continue
+        if SECONDS_PER_SAMPLE not in lever.improves:
             continue
         settings = tuple(
             it
@@ -72,14 +84,13 @@ def make_grid(choices: Choices, found: Plan, *, limit: int, seed: int) -> Grid:
     """The whole product but for the found plan itself or, where that is more than ``limit``, a part of it:
     all plans that differ from the found one in one lever, all of a single lever, and others drawn at random."""
     size = math.prod(len(settings) + 1 for settings in choices.values())
-    everything = [it for it in all_plans(choices) if not same(it, found)]
-    if len(everything) <= limit:
+    if size - 1 <= limit:
+        everything = [it for it in all_plans(choices) if not same(it, found)]
         return Grid(tuple(everything), size, f"All {size} plans were measured.")
-    near = [it for it in everything if _distance(it, found) == 1]
-    single = [it for it in everything if len(it.settings) <= 1 and it not in near]
-    others = [it for it in everything if it not in near and it not in single]
-    random.Random(seed).shuffle(others)
-    chosen = (near + single + others)[:limit]
+    near = neighbours(choices, found)
+    single = [it for it in (Plan(), *neighbours(choices, Plan())) if not any(same(it, one) for one in (found, *near))]
+    chosen = (near + single)[:limit]
+    chosen += _drawn(choices, [found, *chosen], limit - len(chosen), random.Random(seed))
     drawn = max(0, len(chosen) - len(near) - len(single))
     statement = (
         f"{len(chosen) + 1} of {size} plans were measured: the found plan, {min(len(near), limit)} that differ from it "
@@ -94,11 +105,30 @@ def same(one: Plan, other: Plan) -> bool:
     return set(one.settings) == set(other.settings)
 
 
-def _distance(one: Plan, other: Plan) -> int:
-    """In how many levers two plans differ."""
-    mine = {it.lever: it for it in one.settings}
-    yours = {it.lever: it for it in other.settings}
-    return sum(mine.get(name) != yours.get(name) for name in mine.keys() | yours.keys())
+def neighbours(choices: Choices, plan: Plan) -> list[Plan]:
+    """All plans that differ from this one in one lever, which they leave out or set otherwise."""
+    mine = {it.lever: it for it in plan.settings}
+    order = [*(it for it in mine if it not in choices), *choices]
+    found = []
+    for name, settings in choices.items():
+        for setting in (None, *settings):
+            if setting != mine.get(name):
+                changed = {**mine, name: setting}
+                found.append(Plan(settings=tuple(it for it in map(changed.get, order) if it is not None)))
+    return found
+
+
+def _drawn(choices: Choices, known: Sequence[Plan], count: int, source: random.Random) -> list[Plan]:
+    """So many other plans: each combination is as likely as any other."""
+    seen = {frozenset(it.settings) for it in known}
+    found: list[Plan] = []
+    while len(found) < count:
+        drawn = [source.choice((None, *settings)) for settings in choices.values()]
+        plan = Plan(settings=tuple(it for it in drawn if it is not None))
+        if frozenset(plan.settings) not in seen:
+            seen.add(frozenset(plan.settings))
+            found.append(plan)
+    return found
 
 
 def _settings(lever: Lever, situation: Situation) -> Sequence[Setting]:

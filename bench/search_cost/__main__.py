@@ -1,7 +1,12 @@
-"""Count what a whole search costs: all levers allowed, the plan verified, for scripts that take long to start.
+"""Count what a whole search costs: all levers, the plan verified, for scripts that take long to start.
 
 ``--source`` names the folder ``src`` of another checkout, whose search is counted too: before and after a change, on
-the same machine, one after the other.
+the same machine, one after the other. Examples are searched with a budget, since the goal for them is a plan in it.
+
+With ``--pieces FOLDER`` a finished search is stored, and an unfinished one goes on where it was, as ``hotlap tune
+--resume`` does: the same command goes on after a kill. ``--minutes`` ends the command after so long; it then says what
+is left. A search of a script that starts at once takes about 5 minutes on two quiet cores, of one that takes 10 s about
+10, of one that takes 60 s about 25, and of an example at most its budget.
 """
 
 from __future__ import annotations
@@ -10,16 +15,20 @@ import argparse
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from bench.pieces import UNFINISHED, add_options, store, stored, until_of
 from bench.report import command_line, table, write, written
 
 ROOT = Path(__file__).parents[2]
@@ -27,60 +36,138 @@ SLOW_START = Path(__file__).with_name("slow_start.py")
 STARTUPS = (0.0, 10.0, 60.0)
 HERE = "this"
 BEFORE = "before"
+EXAMPLE_BUDGET_SECONDS = 360.0
+"""The goal: a plan of each example in this time on two cores."""
+
+MOST_LAUNCHES = 16
+MOST_SECONDS_OF_A_SLOW_START = 1200.0
+_PATIENCE_SECONDS = 60.0
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """One search. ``launches`` are processes of the script that were started; ``levers`` those that were kept."""
+    """One search.
+
+    ``launches`` are processes of the script that were started; ``levers`` those that were kept. ``wall_seconds`` is
+    what the search counts as spent, over all its parts; ``processor_seconds`` None if a part of it was killed.
+    """
 
     script: str
     startup_seconds: float
     version: str
     launches: int
     wall_seconds: float
-    processor_seconds: float
+    processor_seconds: float | None
     status: str
     speedup: float | None
     low: float | None
     high: float | None
     levers: tuple[str, ...]
+    budget_seconds: float | None = None
+    parts: int = 1
 
 
-def main(words: list[str]) -> None:
+class Begun(msgspec.Struct, kw_only=True):
+    """The parts of a search so far. ``running``: the last one was not seen to end."""
+
+    parts: int = 0
+    processor_seconds: float | None = 0.0
+    running: bool = False
+
+
+@dataclass(frozen=True)
+class Case:
+    """A search to make: of a script with a start-up, by a version of hotlap."""
+
+    script: Path
+    startup: float
+    version: str
+    source: Path
+    budget: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Names the files of its pieces."""
+        return f"{self.script.stem}-{self.startup:g}-{self.version}-{self.budget or 0:g}"
+
+    @property
+    def words(self) -> list[str]:
+        """The command of a new search."""
+        budget = ["--budget", f"{self.budget:g}s"] if self.budget else []
+        arguments = ["--startup", f"{self.startup:g}"] if self.script == SLOW_START else []
+        return ["tune", "--json", *budget, os.fspath(self.script), *arguments]
+
+
+def main(words: list[str]) -> int:
     """Run the requested searches, and write all rows, those of earlier runs too."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--startups", default=",".join(f"{it:g}" for it in STARTUPS), help="seconds, with commas")
     parser.add_argument("--examples", default="", help="names of examples to search as well, with commas")
     parser.add_argument("--source", type=Path, help="the src folder of another checkout, searched with as well")
+    add_options(parser)
     choices = parser.parse_args(words)
     rows = {_key(it): it for it in map(_row_of, written(choices.out) or [])}
-    versions = {HERE: ROOT / "src", **({BEFORE: choices.source} if choices.source else {})}
-    for script, startup in _cases(choices.startups, choices.examples):
-        for version, source in versions.items():
-            row = _search(script, startup, version, source)
+    left: list[str] = []
+    with _folder(choices.pieces) as folder:
+        until = until_of(choices)
+        for case in _cases(choices):
+            row = Search(case, folder, until=until).row()
+            if row is None:
+                left.append(case.name)
+                continue
             sys.stderr.write(f"{_cells(row)}\n")
             rows[_key(row)] = row
     kept = sorted(rows.values(), key=_key)
-    write(
-        choices.out,
-        title="What a search costs",
-        command=command_line("bench.search_cost"),
-        text=text_of(kept),
-        data=msgspec.to_builtins(kept),
-    )
+    if kept:
+        write(
+            choices.out,
+            title="What a search costs",
+            command=command_line("bench.search_cost"),
+            text=text_of(kept),
+            data=msgspec.to_builtins(kept),
+        )
+    if left:
+        sys.stderr.write(f"Left, for the same command again: {', '.join(left)}\n")
+    return UNFINISHED if left else 0
 
 
 def text_of(rows: list[Row]) -> str:
-    """The table, and what it counts."""
+    """The table, what it counts, and the goals."""
     heads = ("script", "start-up", "search", "launches", "wall", "processor", "verified speedup", "levers kept")
     return "\n".join(
         (
-            "Whole searches without a budget: all levers, the plan verified. A launch is a process of the script; the "
-            "start-up is how long the script sleeps before its loop.",
+            "Whole searches: all levers, the plan verified; examples with a budget. A launch is a process of the "
+            "script; the start-up is how long the script sleeps before its loop.",
             "",
             table(heads, [_cells(it) for it in rows]),
+            "",
+            *goals_of([it for it in rows if it.version == HERE]),
         )
     )
+
+
+def goals_of(rows: list[Row]) -> list[str]:
+    """A line for each goal that the rows can show to be reached or missed."""
+    slow = [it for it in rows if it.script == SLOW_START.name]
+    slowest = [it for it in slow if it.startup_seconds == STARTUPS[-1]]
+    examples = [it for it in rows if it.script != SLOW_START.name]
+    lines = []
+    if slow:
+        most = max(it.launches for it in slow)
+        lines.append(f"- At most {MOST_LAUNCHES} launches: {_reached(most <= MOST_LAUNCHES)}, {most} at most.")
+    for it in slowest:
+        reached = it.speedup is not None and it.wall_seconds <= MOST_SECONDS_OF_A_SLOW_START
+        goal = f"A verified plan in {MOST_SECONDS_OF_A_SLOW_START / 60:.0f} min for a start-up of {STARTUPS[-1]:.0f} s"
+        lines.append(f"- {goal}: {_reached(reached)}, {it.wall_seconds / 60:.1f} min.")
+    for it in examples:
+        reached = it.speedup is not None and bool(it.levers) and it.wall_seconds <= EXAMPLE_BUDGET_SECONDS
+        goal = f"A verified plan of {it.script} in {EXAMPLE_BUDGET_SECONDS / 60:.0f} min"
+        lines.append(f"- {goal}: {_reached(reached)}, {it.status} after {it.wall_seconds / 60:.1f} min.")
+    return lines
+
+
+def _reached(is_reached: bool) -> str:
+    return "reached" if is_reached else "missed"
 
 
 def launches_in(journal: Iterator[str]) -> int:
@@ -96,45 +183,107 @@ def _launches(entry: dict[str, Any]) -> int:
     return len({run["output_path"] for run in entry["answer"]["runs"]})
 
 
-def _cases(startups: str, examples: str) -> Iterator[tuple[Path, float]]:
-    for seconds in filter(None, startups.split(",")):
-        yield SLOW_START, float(seconds)
-    for name in filter(None, examples.split(",")):
-        yield ROOT / "examples" / f"{name}.py", 0.0
+def _cases(choices: argparse.Namespace) -> Iterator[Case]:
+    versions = {HERE: ROOT / "src", **({BEFORE: choices.source} if choices.source else {})}
+    for seconds in filter(None, choices.startups.split(",")):
+        for version, source in versions.items():
+            yield Case(SLOW_START, float(seconds), version, source)
+    for name in filter(None, choices.examples.split(",")):
+        for version, source in versions.items():
+            yield Case(ROOT / "examples" / f"{name}.py", 0.0, version, source, EXAMPLE_BUDGET_SECONDS)
 
 
-def _search(script: Path, startup: float, version: str, source: Path) -> Row:
-    arguments = ["--startup", f"{startup:g}"] if script == SLOW_START else []
+@contextmanager
+def _folder(pieces: Path | None) -> Iterator[Path]:
+    if pieces is not None:
+        pieces.mkdir(parents=True, exist_ok=True)
+        yield pieces.resolve()
+        return
     with tempfile.TemporaryDirectory() as folder:
-        before, began = _processor_seconds(), time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, "-m", "hotlap", "tune", "--json", os.fspath(script), *arguments],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": os.fspath(source)},
+        yield Path(folder)
+
+
+@dataclass
+class Search:
+    """One search, in as many parts as it takes; its study is kept in a folder of its name."""
+
+    case: Case
+    folder: Path
+    until: float | None = None
+    program: list[str] = field(default_factory=lambda: [sys.executable, "-m", "hotlap"])
+
+    def row(self) -> Row | None:
+        """The stored row, or that of the search, which is begun or goes on; None if the time ended before it."""
+        finished = self.folder / f"{self.case.name}.json"
+        known = stored(finished, Row)
+        if known is not None:
+            return known
+        if self.until is not None and time.monotonic() >= self.until:
+            return None
+        found = self._go_on()
+        if found is not None:
+            store(finished, found)
+        return found
+
+    def _go_on(self) -> Row | None:
+        home, progress = self.folder / self.case.name, self.folder / f"{self.case.name}-begun.json"
+        home.mkdir(exist_ok=True)
+        begun = stored(progress, Begun) or Begun()
+        is_new = not any(home.glob(".hotlap/*/journal.jsonl"))
+        spent = None if begun.running else begun.processor_seconds
+        begun = Begun(parts=begun.parts + 1, processor_seconds=spent, running=True)
+        store(progress, begun)
+        before = _processor_seconds()
+        study = self._tuned(home, self.case.words if is_new else ["tune", "--json", "--resume"])
+        if spent is not None:
+            spent += _processor_seconds() - before
+        store(progress, Begun(parts=begun.parts, processor_seconds=spent))
+        return None if study is None else self._row(home, study, begun.parts, spent)
+
+    def _tuned(self, home: Path, words: list[str]) -> dict[str, Any] | None:
+        """The study, as JSON; None if it was interrupted because the time was over."""
+        process = subprocess.Popen(
+            [*self.program, *words],
+            cwd=home,
+            env={**os.environ, "PYTHONPATH": os.fspath(self.case.source)},
             stdout=subprocess.PIPE,
             text=True,
-            check=False,
         )
-        wall, processor = time.perf_counter() - began, _processor_seconds() - before
-        study = json.loads(done.stdout)
-        (journal,) = Path(folder).glob(".hotlap/*/journal.jsonl")
+        interrupted = False
+        try:
+            text, _ = process.communicate(
+                timeout=None if self.until is None else max(0.0, self.until - time.monotonic())
+            )
+        except subprocess.TimeoutExpired:
+            interrupted = True
+            process.send_signal(signal.SIGINT)
+            text, _ = process.communicate(timeout=_PATIENCE_SECONDS)
+        if interrupted:
+            return None
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def _row(self, home: Path, study: dict[str, Any], parts: int, processor: float | None) -> Row:
+        (journal,) = home.glob(".hotlap/*/journal.jsonl")
         with journal.open(encoding="utf-8") as lines:
             launches = launches_in(lines)
-    verification = study.get("verification")
-    speedup = verification["speed"]["speedup"] if verification else None
-    return Row(
-        script=script.name,
-        startup_seconds=startup,
-        version=version,
-        launches=launches,
-        wall_seconds=wall,
-        processor_seconds=processor,
-        status=study["status"],
-        speedup=speedup["value"] if speedup else None,
-        low=speedup["low"] if speedup else None,
-        high=speedup["high"] if speedup else None,
-        levers=tuple(it["lever"] for it in study["plan"]["settings"]),
-    )
+        verification = study.get("verification")
+        speedup = verification["speed"]["speedup"] if verification else None
+        return Row(
+            script=self.case.script.name,
+            startup_seconds=self.case.startup,
+            version=self.case.version,
+            launches=launches,
+            wall_seconds=study["spent_seconds"],
+            processor_seconds=processor,
+            status=study["status"],
+            speedup=speedup["value"] if speedup else None,
+            low=speedup["low"] if speedup else None,
+            high=speedup["high"] if speedup else None,
+            levers=tuple(it["lever"] for it in study["plan"]["settings"]),
+            budget_seconds=self.case.budget,
+            parts=parts,
+        )
 
 
 def _processor_seconds() -> float:
@@ -152,17 +301,18 @@ def _key(row: Row) -> tuple[str, float, str]:
 
 def _cells(row: Row) -> tuple[str, ...]:
     speedup = f"{row.speedup:.2f}x ({row.low:.2f} to {row.high:.2f})" if row.speedup is not None else "none"
+    processor = "unknown" if row.processor_seconds is None else f"{row.processor_seconds / 60:.1f} min"
     return (
         row.script,
         f"{row.startup_seconds:g} s",
         row.version,
         str(row.launches),
         f"{row.wall_seconds / 60:.1f} min",
-        f"{row.processor_seconds / 60:.1f} min",
+        processor,
         speedup,
         ", ".join(row.levers) or "none",
     )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    raise SystemExit(main(sys.argv[1:]))
