@@ -68,11 +68,12 @@ bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to 
 	$(RUN) -m bench.estimate --out docs/benchmarks/estimate
 	$(RUN) -m bench.batch --out docs/benchmarks/batch --pieces build/batch
 	$(RUN) -m bench.scale --out docs/benchmarks/scale --pieces build/scale
-	$(RUN) -m bench.aa --out docs/benchmarks/aa
+	$(RUN) -m bench.aa --out docs/benchmarks/aa --pieces build/aa
 	for example in bert gpt lstm resnet; do \
-	    $(RUN) -m bench.regret --out docs/benchmarks/regret/$$example --examples $$example || exit 1; done
-	$(RUN) -m bench.crossover --out docs/benchmarks/crossover
-	$(RUN) -m bench.search_cost --out docs/benchmarks/search-cost --examples bert,gpt,lstm,resnet
+	    $(RUN) -m bench.regret --out docs/benchmarks/regret/$$example --examples $$example --pieces build/regret || exit 1; done
+	$(RUN) -m bench.crossover --out docs/benchmarks/crossover --pieces build/crossover
+	$(RUN) -m bench.search_cost --out docs/benchmarks/search-cost --examples bert,gpt,lstm,resnet \
+	    --pieces build/search-cost
 	-$(RUN) -m bench.findings.truth --out docs/benchmarks/findings-truth
 	$(RUN) -m bench.findings --out docs/benchmarks/findings --truth docs/benchmarks/findings-truth
 	$(RUN) -m bench.lint --out docs/benchmarks/lint

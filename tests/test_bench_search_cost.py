@@ -3,13 +3,43 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.search_cost.__main__ import Row, launches_in, text_of
+from bench.pieces import store
+from bench.search_cost.__main__ import HERE, SLOW_START, Begun, Case, Row, Search, launches_in, text_of
+
+TUNE = """
+import json, pathlib, sys, time
+journal = pathlib.Path(".hotlap/one/journal.jsonl")
+journal.parent.mkdir(parents=True, exist_ok=True)
+with journal.open("a") as lines:
+    lines.write(json.dumps({"type": "launch"}) + "\\n")
+if "--resume" not in sys.argv:
+    pathlib.Path("ready").touch()
+    try:
+        time.sleep(600)
+    except KeyboardInterrupt:
+        sys.exit(130)
+speedup = {"value": 1.5, "low": 1.4, "high": 1.6}
+study = {"spent_seconds": 90.0, "status": "finished", "plan": {"settings": [{"lever": "loader"}]}}
+print(json.dumps(study | {"verification": {"speed": {"speedup": speedup}}}))
+"""
+"""Stands in for hotlap: a search that takes too long, and ends when it is resumed."""
+
+
+def stand_in(folder: Path) -> list[str]:
+    program = folder / "hotlap.py"
+    program.write_text(TUNE)
+    return [sys.executable, str(program)]
 
 
 def entry(kind: str, *outputs: str) -> str:
@@ -46,3 +76,63 @@ def test_the_table_has_a_row_for_each_search() -> None:
     text = text_of([row])
     cells = "| slow_start.py | 10 s | this | 31 | 5.0 min | 9.0 min | 1.50x (1.40 to 1.60) | loader, mixed-precision |"
     assert cells in text
+
+
+def test_a_search_that_takes_too_long_is_interrupted_and_goes_on(tmp_path: Path) -> None:
+    case, program = Case(SLOW_START, 10.0, HERE, tmp_path), stand_in(tmp_path)
+    first = Search(case, tmp_path, until=math.inf, program=program)
+
+    def end_it() -> None:
+        while not (tmp_path / case.name / "ready").exists():
+            time.sleep(0.01)
+        first.until = 0.0
+
+    thread = threading.Thread(target=end_it)
+    thread.start()
+    assert first.row() is None
+    thread.join()
+    row = Search(case, tmp_path, program=program).row()
+    assert row is not None and (row.parts, row.launches, row.wall_seconds, row.speedup) == (2, 2, 90.0, 1.5)
+    assert row.processor_seconds is not None and row.processor_seconds > 0
+    assert Search(case, tmp_path, program=["/nowhere"]).row() == row, "it is stored"
+
+
+def test_the_processor_time_of_a_search_that_was_killed_is_unknown(tmp_path: Path) -> None:
+    case, program = Case(SLOW_START, 10.0, HERE, tmp_path), stand_in(tmp_path)
+    (tmp_path / case.name / ".hotlap" / "one").mkdir(parents=True)
+    (tmp_path / case.name / ".hotlap" / "one" / "journal.jsonl").touch()
+    store(tmp_path / f"{case.name}-begun.json", Begun(parts=1, processor_seconds=5.0, running=True))
+    row = Search(case, tmp_path, program=program).row()
+    assert row is not None and row.processor_seconds is None and row.parts == 2
+    assert "| unknown |" in text_of([row])
+
+
+def test_no_search_begins_after_the_time_is_over(tmp_path: Path) -> None:
+    case = Case(SLOW_START, 10.0, HERE, tmp_path)
+    assert Search(case, tmp_path, until=time.monotonic() - 1.0, program=["/nowhere"]).row() is None
+
+
+def searched(**changes: Any) -> Row:
+    usual = Row(
+        script="slow_start.py",
+        startup_seconds=60.0,
+        version="this",
+        launches=16,
+        wall_seconds=1100.0,
+        processor_seconds=540.0,
+        status="finished",
+        speedup=1.5,
+        low=1.4,
+        high=1.6,
+        levers=("loader",),
+    )
+    return msgspec.structs.replace(usual, **changes)
+
+
+def test_each_goal_is_said_to_be_reached_or_missed() -> None:
+    reached = text_of([searched(), searched(script="bert.py", startup_seconds=0.0, wall_seconds=300.0)])
+    assert reached.count(": reached, ") == 3 and "missed" not in reached
+    slow = searched(launches=21, wall_seconds=1300.0)
+    none = searched(script="bert.py", startup_seconds=0.0, wall_seconds=300.0, speedup=None, levers=())
+    missed = text_of([slow, none])
+    assert missed.count(": missed, ") == 3 and "reached" not in missed

@@ -42,6 +42,7 @@ EXAMPLE_BUDGET_SECONDS = 360.0
 MOST_LAUNCHES = 16
 MOST_SECONDS_OF_A_SLOW_START = 1200.0
 _PATIENCE_SECONDS = 60.0
+_POLL_SECONDS = 0.5
 
 
 class Row(msgspec.Struct, kw_only=True):
@@ -249,17 +250,15 @@ class Search:
             stdout=subprocess.PIPE,
             text=True,
         )
-        interrupted = False
-        try:
-            text, _ = process.communicate(
-                timeout=None if self.until is None else max(0.0, self.until - time.monotonic())
-            )
-        except subprocess.TimeoutExpired:
-            interrupted = True
-            process.send_signal(signal.SIGINT)
-            text, _ = process.communicate(timeout=_PATIENCE_SECONDS)
-        if interrupted:
-            return None
+        while True:
+            try:
+                text, _ = process.communicate(timeout=_POLL_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                if self.until is not None and time.monotonic() >= self.until:
+                    process.send_signal(signal.SIGINT)
+                    process.communicate(timeout=_PATIENCE_SECONDS)
+                    return None
         found: dict[str, Any] = json.loads(text)
         return found
 
