@@ -22,8 +22,8 @@ import msgspec
 from bench.aa import real, report
 from bench.aa.noise import SCENARIOS, Scenario
 from bench.aa.procedure import LAST_ANALYSIS, ROUNDS, Tally, simulate, simulate_family
-from bench.aa.searches import Searches, cells
-from bench.pieces import piece
+from bench.aa.searches import Cell, Searches, cells
+from bench.pieces import UNFINISHED, TimeIsUp, add_options, check_time, piece, until_of
 from bench.report import write
 from hotlap.measure.speed import DELTA
 
@@ -42,7 +42,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--replicates", type=int, default=2 * LAST_ANALYSIS, help="real replicates to take")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds in a real replicate")
     parser.add_argument("--resamples", type=int, default=2000, help="studies drawn from the real replicates")
-    parser.add_argument("--pieces", type=Path, help="the folder of what is finished (default: nothing is stored)")
+    add_options(parser)
     parser.add_argument("script_arguments", nargs="*", help="arguments of the script, after --")
     options = parser.parse_args(arguments)
     if options.real and options.replicates < LAST_ANALYSIS:
@@ -50,33 +50,39 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def run_simulation(options: argparse.Namespace) -> list[Tally]:
+def run_simulation(options: argparse.Namespace, until: float | None = None) -> list[Tally]:
     """All scenarios with no effect, with each effect, and as a family."""
     tallies: list[Tally] = []
     words = [options.studies, options.seed, options.delta, options.family, *options.speedups]
     for scenario in SCENARIOS if options.studies else ():
         name = "-".join(["procedure", scenario.name.replace(" ", "-").replace("%", "percent"), *map(str, words)])
-        tallies += piece(options.pieces, name, list[Tally], partial(_simulated, scenario, options))
+        tallies += piece(options.pieces, name, list[Tally], partial(_simulated, scenario, options, until))
         print(f"simulated: {scenario.name}", file=sys.stderr)
     return tallies
 
 
-def _simulated(scenario: Scenario, options: argparse.Namespace) -> list[Tally]:
+def _simulated(scenario: Scenario, options: argparse.Namespace, until: float | None) -> list[Tally]:
+    check_time(until)
     common: dict[str, Any] = {"studies": options.studies, "seed": options.seed, "delta": options.delta}
     tallies = [it for speedup in (1.0, *options.speedups) for it in simulate(scenario, speedup=speedup, **common)]
     return [*tallies, simulate_family(scenario, members=options.family, **common)]
 
 
-def run_searches(options: argparse.Namespace) -> list[Searches]:
+def run_searches(options: argparse.Namespace, until: float | None = None) -> list[Searches]:
     """Whole searches by arithmetic, where nothing helps and where one lever does."""
+
+    def run(cell: Cell) -> Searches:
+        check_time(until)
+        return cell.run()
+
     found = []
     for cell in cells(options.searches, options.seed) if options.searches else ():
-        found.append(piece(options.pieces, cell.name, Searches, cell.run))
+        found.append(piece(options.pieces, cell.name, Searches, partial(run, cell)))
         print(f"searched: {cell.name}, {found[-1].plans} of {cell.studies} with a plan", file=sys.stderr)
     return found
 
 
-def run_real(options: argparse.Namespace) -> list[Tally]:
+def run_real(options: argparse.Namespace, until: float | None = None) -> list[Tally]:
     """Real replicates of the script, its baseline in all three roles."""
     from hotlap.trial.local import LocalExecutor
 
@@ -88,6 +94,7 @@ def run_real(options: argparse.Namespace) -> list[Tally]:
             rounds=options.rounds,
             progress=lambda done: print(f"replicate {done} of {options.replicates}", file=sys.stderr),
             pieces=options.pieces,
+            until=until,
         )
     return real.studies_of(arms, resamples=options.resamples, seed=options.seed, delta=options.delta)
 
@@ -95,10 +102,13 @@ def run_real(options: argparse.Namespace) -> list[Tally]:
 def main(arguments: list[str] | None = None) -> int:
     """Simulate, measure if requested, and write the report."""
     options = parse(arguments)
-    began = time.monotonic()
-    simulated, searches = run_simulation(options), run_searches(options)
+    began, until = time.monotonic(), until_of(options)
     try:
-        measured = run_real(options) if options.real else []
+        simulated, searches = run_simulation(options, until), run_searches(options, until)
+        measured = run_real(options, until) if options.real else []
+    except TimeIsUp:
+        print("Not finished; the same command goes on.", file=sys.stderr)
+        return UNFINISHED
     except real.SetFailed as error:
         print(error, file=sys.stderr)
         return 1

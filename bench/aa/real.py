@@ -12,7 +12,7 @@ from zlib import crc32
 
 from bench.aa.noise import Arm
 from bench.aa.procedure import LAST_ANALYSIS, PROCEDURES, Decision, Tally, tally
-from bench.pieces import piece
+from bench.pieces import check_time, piece
 from hotlap.records import Assignment, TurnRequest, Workload
 from hotlap.trial.executor import OneSlot
 
@@ -39,23 +39,25 @@ def measure(
     rounds: int,
     progress: Callable[[int], None],
     pieces: Path | None = None,
+    until: float | None = None,
 ) -> tuple[Arm, Arm, Arm]:
     """Take that many replicates of three equal arms; those that are among the pieces are not taken again.
 
-    Raises :class:`SetFailed` when a script ends too early.
+    Raises :class:`SetFailed` when a script ends too early, and :class:`TimeIsUp` after ``until``.
     """
     arms: tuple[Arm, Arm, Arm] = ([], [], [])
     words = " ".join((of.target, *of.arguments, str(rounds)))
     for number in range(replicates):
         name = f"real-{Path(of.target).stem}-{crc32(words.encode()):08x}-{number + 1}"
-        taken = piece(pieces, name, list[list[float]], partial(_replicate, executor, of, rounds, number))
+        taken = piece(pieces, name, list[list[float]], partial(_replicate, executor, of, rounds, number, until))
         for arm, row in zip(arms, taken, strict=True):
             arm.append(row)
         progress(number + 1)
     return arms
 
 
-def _replicate(executor: OneSlot, of: Workload, rounds: int, number: int) -> list[list[float]]:
+def _replicate(executor: OneSlot, of: Workload, rounds: int, number: int, until: float | None) -> list[list[float]]:
+    check_time(until)
     request = TurnRequest(arms=(Assignment(workload=of),) * ROLES, rounds=rounds, order_seed=number)
     taken = executor.take_turns(request)
     if not all(taken.rounds):

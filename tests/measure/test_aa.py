@@ -175,6 +175,7 @@ def test_finished_parts_are_not_measured_again(aa: Any, tmp_path: Path, monkeypa
     assert aa.real.measure(executor, workload, **common) == first and len(executor.requests) == 8
     options = ["--out", str(tmp_path / "aa"), "--studies", "2", "--speedups", "1.5", "--searches", "0"]
     command = [*options, "--pieces", str(tmp_path)]
+    assert aa.main.main([*command, "--minutes", "0"]) == 75 and not (tmp_path / "aa.md").exists()
     assert aa.main.main(command) == 0
     monkeypatch.setattr(aa.main, "simulate", None)
     assert aa.main.main(command) == 0
