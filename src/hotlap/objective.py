@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hotlap.records import (
+    EVALUATION_SECONDS,
     MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
@@ -42,7 +43,12 @@ PEAKS = ("device_peak_bytes", "host_peak_bytes")
 """The metrics behind ``peak_bytes``; the first known one counts."""
 
 USUAL_SLOWDOWN = 1.1
-"""The default slowdown of a step that saving memory may cost."""
+"""The default slowdown of a step that saving memory, or a faster evaluation, may cost."""
+
+_WITHIN_A_SLOWDOWN: Final[Mapping[str, str]] = MappingProxyType(
+    {PEAK_BYTES: "memory", EVALUATION_SECONDS: "evaluation"}
+)
+"""Metrics that are improved while steps take at most so many times as long, with their goals on a command line."""
 
 _OF_SPEED: Final[Mapping[SpeedVerdict, MetricVerdict]] = MappingProxyType(
     {"faster": "better", "slower": "worse", "no-effect": "no-effect", "inconclusive": "inconclusive"}
@@ -54,6 +60,11 @@ def for_memory(slowdown: float = USUAL_SLOWDOWN) -> Objective:
     return Objective(metric=PEAK_BYTES, limits=(Limit(metric=SECONDS_PER_SAMPLE, most=slowdown),))
 
 
+def for_evaluation(slowdown: float = USUAL_SLOWDOWN) -> Objective:
+    """The shortest evaluation, with training steps at most so many times as long."""
+    return Objective(metric=EVALUATION_SECONDS, limits=for_memory(slowdown).limits)
+
+
 def for_inference(goal: InferenceGoal, *, slowdown: float = USUAL_SLOWDOWN, p99_seconds: float | None) -> Objective:
     """The objective of a model's calls: samples per second, median latency, or memory."""
     if goal == "memory":
@@ -63,18 +74,20 @@ def for_inference(goal: InferenceGoal, *, slowdown: float = USUAL_SLOWDOWN, p99_
 
 
 def slowdown_of(objective: Objective) -> float | None:
-    """The slowdown of an objective of :func:`for_memory`; None for any other."""
+    """The slowdown of an objective of :func:`for_memory` or :func:`for_evaluation`; None for any other."""
     limits = {it.metric: it.most for it in objective.limits}
     most = limits.get(SECONDS_PER_SAMPLE)
-    made = objective.metric, objective.limits
-    return most if most is not None and made == (PEAK_BYTES, for_memory(most).limits) else None
+    if most is None or objective.metric not in _WITHIN_A_SLOWDOWN or objective.limits != for_memory(most).limits:
+        return None
+    return most
 
 
 def option_words(objective: Objective) -> list[str]:
     """The options of a command that select an objective; empty for the default one."""
     slowdown, p99 = slowdown_of(objective), objective.p99_seconds
     words = ["--goal", "latency"] if objective.metric == MEDIAN_CALL_SECONDS else []
-    words += ["--goal", "memory", "--slowdown", f"{slowdown:g}"] if slowdown is not None else []
+    if slowdown is not None:
+        words += ["--goal", _WITHIN_A_SLOWDOWN[objective.metric], "--slowdown", f"{slowdown:g}"]
     return words + (["--p99", f"{1e3 * p99:g}ms"] if p99 is not None else [])
 
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hotlap.records import (
+    EVALUATION_SECONDS,
     MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
@@ -22,6 +23,7 @@ _METRICS: Final = MappingProxyType(
     {
         SECONDS_PER_SAMPLE: "time per sample",
         PEAK_BYTES: "peak memory",
+        EVALUATION_SECONDS: "time of an evaluation",
         MEDIAN_CALL_SECONDS: "median time of a call",
         "resting_bytes": "memory at rest",
     }

@@ -44,6 +44,8 @@ EXPECTED = {
     "device-prefetch",
     "drop-used-gradients",
     "eight-bit-optimizer",
+    "evaluation-loader",
+    "evaluation-precision",
     "evaluation-without-graph",
     "expandable-segments",
     "fully-sharded",

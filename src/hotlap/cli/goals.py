@@ -9,35 +9,39 @@ from typing import get_args
 
 from hotlap.cli.arguments import Parser, short_seconds
 from hotlap.errors import UsageError
-from hotlap.objective import USUAL_SLOWDOWN, for_inference, for_memory
+from hotlap.objective import USUAL_SLOWDOWN, for_evaluation, for_inference, for_memory
 from hotlap.records import InferenceGoal, Objective
 
-_GOALS = ("speed", "memory")
+_GOALS = ("speed", "memory", "evaluation")
+_WITHIN_A_SLOWDOWN = ("memory", "evaluation")
 
 
 def add_goal_options(parser: Parser) -> None:
     """Add the options for the goal of a search."""
-    says = "optimise this; memory: peak memory, of the device where there is one (default: speed)"
-    _add_group(parser, _GOALS, says, "a step")
+    says = (
+        "optimise this; memory: peak memory, of the device where there is one; evaluation: the time of the script's "
+        "evaluations (default: speed)"
+    )
+    _add_group(parser, _GOALS, says, "memory or evaluation", "a step")
 
 
 def add_inference_goal_options(parser: Parser) -> None:
     """Add the options for the goal of a search over a model's calls."""
     says = "optimise samples per second, the median time of a call, or peak memory (default: throughput)"
-    group = _add_group(parser, get_args(InferenceGoal), says, "a call")
+    group = _add_group(parser, get_args(InferenceGoal), says, "memory", "a call")
     group.add_argument(
         "--p99", type=short_seconds, metavar="TIME", help="recommend only what answers 99 %% of calls within this: 20ms"
     )
 
 
-def _add_group(parser: Parser, goals: Sequence[str], says: str, unit: str) -> argparse._ArgumentGroup:
+def _add_group(parser: Parser, goals: Sequence[str], says: str, limited: str, unit: str) -> argparse._ArgumentGroup:
     group = parser.add_argument_group("the goal")
     group.add_argument("--goal", choices=goals, default=goals[0], help=says)
     group.add_argument(
         "--slowdown",
         type=ratio,
         metavar="TIMES",
-        help=f"with --goal memory: {unit} may take this many times as long (default: {USUAL_SLOWDOWN:g})",
+        help=f"with --goal {limited}: {unit} may take this many times as long (default: {USUAL_SLOWDOWN:g})",
     )
     return group
 
@@ -58,11 +62,13 @@ def objective_from(choices: argparse.Namespace) -> Objective:
     """
     goal = getattr(choices, "goal", _GOALS[0])
     slowdown = _slowdown(goal, getattr(choices, "slowdown", None))
+    if goal == "evaluation":
+        return for_evaluation(slowdown)
     return for_memory(slowdown) if goal == "memory" else Objective()
 
 
 def _slowdown(goal: str, given: float | None) -> float:
-    if given is not None and goal != "memory":
+    if given is not None and goal not in _WITHIN_A_SLOWDOWN:
         raise UsageError(
             f"--slowdown has no effect when the goal is {goal}.", remedy="Add --goal memory, or leave it out."
         )

@@ -22,6 +22,7 @@ from hotlap.levers.api import Lever
 from hotlap.measure.parity.losses import FEWEST_STEPS
 from hotlap.measure.parity.verdict import ParityEvidence, judge, judge_exact, needs_more_runs
 from hotlap.records import (
+    EVALUATION_SECONDS,
     AlignRandomness,
     Assignment,
     CaptureGradients,
@@ -164,6 +165,7 @@ class ParityProver(Prover):
                 changes_precision=_changes_precision(plan),
                 allowed=self._allowed(plan, runs["baseline"]),
                 samples_factor=self.samples_factor(plan),
+                changes_evaluation=any(self._levers[it.lever].changes_evaluation for it in plan.settings),
             )
         )
 
@@ -218,6 +220,8 @@ class ParityProver(Prover):
             watched = (WatchEvaluation(),) if self.samples_factor(plan) != 1 else ()
             return msgspec.structs.replace(plain, seed=plain.seed + 1 + int(seed.split()[0]), instruments=watched)
         instruments: list[Instrument] = [WithoutDropout(), AlignRandomness(), CaptureGradients()]
+        if self._trials.options.objective.metric == EVALUATION_SECONDS and not _is_first_step(kind):
+            instruments += [WatchEvaluation(), *self._trials.instruments]  # the latter wait for an evaluation
         if whose == "nudged":
             instruments.append(NudgeWeights())
         elif whose == "reference":

@@ -70,7 +70,8 @@ class Lever:
     how many times as many samples a step has with a setting: results are then compared at equal samples.
     ``lengthens_calls`` says that several inputs share a call and wait for one another: it is not tried where the time
     of a call is the goal, or a p99 of it is required. ``starts_slowly`` says that each launch, or the first one,
-    compiles for tens of seconds: in a short budget what starts faster comes first. ``kind`` is the name of its folder.
+    compiles for tens of seconds: in a short budget what starts faster comes first. ``changes_evaluation`` says that it
+    computes the script's evaluations otherwise, whose losses are then compared too. ``kind`` is the name of its folder.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Lever:
     samples_factor: Callable[[Setting], float] = lambda setting: 1.0
     lengthens_calls: bool = False
     starts_slowly: bool = False
+    changes_evaluation: bool = False
     kind: str = ""
 
 
@@ -221,6 +223,7 @@ def _build(name: str, module: ModuleType) -> Lever:
         samples_factor=getattr(module, "samples_factor", lambda setting: 1.0),
         lengthens_calls=getattr(module, "lengthens_calls", False),
         starts_slowly=getattr(module, "starts_slowly", False),
+        changes_evaluation=getattr(module, "changes_evaluation", False),
         kind=module.__name__.split(".")[-2],
         **member,
     )

@@ -106,6 +106,7 @@ from hotlap.records.messages import (
 )
 from hotlap.records.numbers import BadNumber, NoticedIn, NumberOrigin, NumberPhase, NumberRange, NumberSource
 from hotlap.records.objective import (
+    EVALUATION_SECONDS,
     MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
@@ -240,6 +241,7 @@ __all__ = [
     "BUILT_ENGINES",
     "CONNECTION_LOST",
     "ENGINE_PACKAGES",
+    "EVALUATION_SECONDS",
     "GUESSED_SAMPLES",
     "MEDIAN_CALL_SECONDS",
     "PEAK_BYTES",

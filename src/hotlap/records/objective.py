@@ -10,6 +10,8 @@ from hotlap.records.comparisons import MetricVerdict
 SECONDS_PER_SAMPLE: Final = "seconds_per_sample"
 PEAK_BYTES: Final = "peak_bytes"
 """The peak of the device's memory where there is a device, else of the host's."""
+EVALUATION_SECONDS: Final = "evaluation_seconds"
+"""The mean time of the script's evaluations."""
 MEDIAN_CALL_SECONDS: Final = "median_call_seconds"
 """The median time of a call of an inference target."""
 

@@ -17,7 +17,8 @@ nothing is reported, unless its first epoch ends soon afterwards.
 ## What to do
 In this order: run it under `torch.inference_mode()`, so that nothing is kept for a backward; make its batches as large
 as memory allows, since no activations are kept; give its loader workers, and `persistent_workers=True` if they start
-again each time; use autocast if training does; evaluate less often, or on a part of the data.
+again each time; use autocast if training does; evaluate less often, or on a part of the data. `hotlap tune --goal
+evaluation` tries the first, the workers and autocast, and compares held-out losses.
 
 ## When it is fine
 If the metric is the purpose of the run, as in a hyperparameter search. Acting in an environment is not an evaluation,

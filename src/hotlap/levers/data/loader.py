@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -216,6 +216,15 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 def install(hooks: Hooks, setting: Setting) -> None:
     """Replace each loader's arguments when training first reads it: only then it is known to train."""
     evaluates = evaluation_watch(hooks)
+    change_loaders(hooks, setting, lambda: not evaluates())
+    if "threads" in dict(setting.values):
+        hooks.torch.set_num_threads(dict(setting.values)["threads"])
+    if dict(setting.values).get("pin_memory"):
+        copy_without_waiting(hooks)
+
+
+def change_loaders(hooks: Hooks, setting: Setting, concerned: Callable[[], bool]) -> None:
+    """Replace the arguments of each loader that is about to be read where ``concerned`` says so."""
     settled: WeakSet[Any] = WeakSet()
     newly_persistent: WeakSet[Any] = WeakSet()
 
@@ -231,7 +240,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
             newly_persistent.add(loader)
 
     def start_epoch(loader: Any, start: Fetch) -> Any:
-        if loader not in settled and not evaluates():
+        if loader not in settled and concerned():
             settle(loader)
         # A new iterator draws a base seed for its workers; workers that persist keep theirs. Without this draw every
         # later number of the script (its next shuffle, its dropout) would differ from the baseline's.
@@ -239,11 +248,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
             hooks.torch.empty((), dtype=hooks.torch.int64).random_(generator=loader.generator)
         return start()
 
-    if "threads" in dict(setting.values):
-        hooks.torch.set_num_threads(dict(setting.values)["threads"])
     hooks.around_loader_start.append(start_epoch)
-    if dict(setting.values).get("pin_memory"):
-        copy_without_waiting(hooks)
 
 
 def copy_without_waiting(hooks: Hooks) -> None:

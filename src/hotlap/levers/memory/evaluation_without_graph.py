@@ -7,8 +7,8 @@ mode is left alone.
 
 ## When it helps
 When memory peaks in the evaluation: its graph keeps the activations of every layer until the output is dropped, and its
-batches are often larger than training's. The evaluation becomes faster as well; no trial measures that, since it lies
-outside of the steps.
+batches are often larger than training's. The evaluation becomes faster as well, which `hotlap tune --goal evaluation`
+measures.
 
 ## What it costs
 Nothing, unless the script computes a gradient of what it evaluated after training steps have gone by without one:
@@ -38,6 +38,7 @@ from weakref import WeakKeyDictionary
 
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import (
+    EVALUATION_SECONDS,
     PEAK_BYTES,
     NoSourceForm,
     Proof,
@@ -54,8 +55,8 @@ if TYPE_CHECKING:
 
 title = "Evaluate without recording a graph"
 proof: Proof = "exact"
-improves = (PEAK_BYTES,)
-addresses = ("close-to-limit", "allocator-retries")
+improves = (PEAK_BYTES, EVALUATION_SECONDS)
+addresses = ("close-to-limit", "allocator-retries", "evaluation-cost")
 parameters: dict[str, Parameter] = {}
 
 

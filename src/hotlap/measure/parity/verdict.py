@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hotlap.measure.parity.held_out import held_out
 from hotlap.measure.parity.invariants import compare_invariants
 from hotlap.measure.parity.learning import is_scaled, learning, learning_at_equal_samples
 from hotlap.measure.parity.losses import INTENDED_STEPS, pair, percent
@@ -35,6 +36,7 @@ class ParityEvidence:
     rule of G2; ``allowed`` are the fields of ``Invariants`` that the lever declares to change; ``noisy`` says that
     other runs of the script show noise of its own, which only an exact lever needs to know. ``samples_factor`` is how
     many times as many samples a step of the candidate has: then learning is compared at equal samples.
+    ``changes_evaluation`` says that the lever computes evaluations otherwise: then held-out losses are compared too.
     """
 
     baseline: Run
@@ -51,6 +53,7 @@ class ParityEvidence:
     allowed: frozenset[str] = frozenset()
     noisy: bool = False
     samples_factor: float = 1.0
+    changes_evaluation: bool = False
 
 
 def judge(evidence: ParityEvidence) -> Parity:
@@ -101,6 +104,8 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
         return
     yield compare_invariants(baseline.invariants, candidate.invariants, allowed=evidence.allowed)
     yield repeatability(*_own_pair(evidence))
+    if evidence.changes_evaluation:
+        yield held_out(baseline, candidate, evidence.baseline_again)
     if evidence.proof == "behaviour" and evidence.samples_factor != 1:
         yield learning_at_equal_samples(evidence.seeds, evidence.samples_factor)
         return
