@@ -55,6 +55,7 @@ _NEAR_EPOCHS = 4
 _ONLY_FOR_NOISE = frozenset({"again", "nudged"})
 """The runs of a rounding proof that only widen its limit."""
 
+_COARSEST_FIRST = ("float8_e4m3fn", "bfloat16", "float16")
 _PRECISION_VALUES = frozenset({"dtype", "precision"})
 
 
@@ -272,10 +273,10 @@ def _is_first_step(kind: str) -> bool:
 def _format_of(plan: Plan) -> str:
     """The number format whose rounding a plan's precision lever introduces.
 
-    A ``dtype`` by name; float16 for TF32, whose mantissa also has ten bits.
+    A ``dtype`` by name, the coarsest of several; float16 for TF32, whose mantissa also has ten bits.
     """
-    names = [str(value) for it in plan.settings for key, value in it.values if key == "dtype"]
-    return names[0] if names else "float16"
+    names = {str(value) for it in plan.settings for key, value in it.values if key == "dtype"}
+    return next((it for it in _COARSEST_FIRST if it in names), "float16")
 
 
 def _changes_precision(plan: Plan) -> bool:
