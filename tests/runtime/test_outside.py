@@ -117,3 +117,51 @@ def test_where_training_has_no_loader_the_evaluations_does_not_train(
     assert "# evaluated" in script.splitlines()[evaluation.site.line - 1]
     evidence = msgspec.json.decode(Path(run.evidence_path).read_bytes(), type=RunEvidence)
     assert evidence.loaders == () and evidence.datasets == ()
+
+
+ONE_BATCH = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+inputs, targets = torch.randn(4, 8), torch.randn(4, 1)
+held_out, wanted = torch.randn(64, 8), torch.randn(64, 1)
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(1000):
+    extra = 0.0
+    if step % EVERY == EVERY - 1:
+        model.eval()
+        output = model(held_out)                          # evaluated
+        model.train()
+        extra = USE
+    optimizer.zero_grad()
+    (nn.functional.mse_loss(model(inputs), targets) + extra).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("every", "use", "rows"),
+    [
+        pytest.param(10, "0.0 * nn.functional.mse_loss(output, wanted).item()", [9, 19], id="an evaluation"),
+        pytest.param(10, "0.1 * nn.functional.mse_loss(output, wanted)", [], id="a part of the loss"),
+        pytest.param(1, "0.1 * output.detach().mean() * model(inputs).mean()", [], id="its own teacher"),
+    ],
+)
+def test_an_evaluation_of_one_batch_is_known_by_the_backward_pass_that_does_not_reach_it(
+    tmp_path: Path, every: int, use: str, rows: list[int]
+) -> None:
+    (tmp_path / "train.py").write_text(ONE_BATCH.replace("EVERY", str(every)).replace("USE", use))
+    workload = Workload(kind="script", target="train.py", directory=str(tmp_path), python=sys.executable)
+    assignment = Assignment(workload=workload, instruments=(Observe(epoch_end_seconds=1e-9),))
+    run = LocalExecutor(tmp_path / "runs").launch(LaunchRequest(assignment=assignment, steps=24))
+    assert [row for row, it in enumerate(run.steps.evaluation_seconds) if it > 0] == rows
+    evaluation = run.facts.evaluation
+    if not rows:
+        assert evaluation is None
+        return
+    assert evaluation is not None and (evaluation.forwards, evaluation.with_gradients) == (2, True)
+    assert evaluation.site is not None and "# evaluated" in ONE_BATCH.splitlines()[evaluation.site.line - 1]
+    assert set(run.steps.samples) == {4}, "what was evaluated is not trained on"

@@ -30,6 +30,7 @@ from hotlap.runtime.batches import leading_size
 from hotlap.runtime.devices import device_kind
 from hotlap.runtime.hooks import CapturedStep, Fetch, Hooks
 from hotlap.runtime.samples import SampleCounts
+from hotlap.runtime.single_forward import SingleForward
 from hotlap.runtime.stopwatch import (
     BACKWARD,
     CHECKPOINT,
@@ -113,6 +114,8 @@ class StepClock:
         self._perhaps = 0  # the root that has made forwards in evaluation mode, with gradients, and no backward yet
         self._perhaps_fetched = 0
         self._trains_in_evaluation_mode = False
+        self._single = SingleForward()
+        self._evaluated_once = hooks.evaluated_once
         self._root: Callable[[], Any] = lambda: None
         self._has_optimizer = False
         self._anchor: int | None = None
@@ -226,6 +229,8 @@ class StepClock:
         if self._perhaps and not self.saw_forward:
             self._watch.fold(PERHAPS_EVALUATION)
             self._perhaps_fetched = self._fetched_samples
+            if self._evaluations == 1:
+                self._single.returned(output)
 
     def _evaluation(self, root: Any, call: Fetch) -> Any:
         if self.saw_forward:
@@ -248,7 +253,11 @@ class StepClock:
     def _training_goes_on(self, root: Any) -> None:
         """Begin a training forward after forwards that evaluated, or seem to have."""
         in_a_loop = self._evaluations >= FORWARDS_OF_A_LOOP
-        if self._perhaps == id(root) and in_a_loop:  # back in training mode, without a backward in between
+        if self._perhaps == id(root) and not in_a_loop:
+            samples = self._perhaps_fetched, self._forward_samples
+            if self._single.training_goes_on(self.steps_done, *samples):
+                self._forward_samples = 0
+        elif self._perhaps == id(root):  # back in training mode, without a backward in between
             self._watch.fold(WAS_EVALUATION)
             self.evaluating, self.outside_phase = True, EVALUATION
             self._fetched_samples -= self._perhaps_fetched
@@ -285,9 +294,21 @@ class StepClock:
 
     def _backward_ends(self) -> None:
         self._write((self._phases.pop(), self._read()))
+        if self._single.waits:
+            self._settle_single_forward()
         self.backwards += 1
         if (not self._has_optimizer or self.source == "backward") and self.counts_backwards():
             self._end_step()
+
+    def _settle_single_forward(self) -> None:
+        """Move the forward pass before this training out of the step, if it was an evaluation of one batch."""
+        if not self._single.was_evaluation():
+            self._step_forwarded = max(self._step_forwarded, self._single.forwarded)
+            return
+        self._watch.fold(WAS_EVALUATION)
+        self._step_fetched -= self._single.fetched
+        for tell in self._evaluated_once:
+            tell()
 
     def _update_begins(self, optimizer: Any) -> None:
         phases = self._phases

@@ -100,6 +100,10 @@ class Hooks:
     # `stopwatch.py`. Called repeatedly while it lasts.
     was_outside: list[Callable[[int], None]] = field(default_factory=list)
 
+    # A forward pass before the training of this step was an evaluation of one batch, which is known only after a
+    # backward pass (told by the step clock).
+    evaluated_once: list[Callable[[], None]] = field(default_factory=list)
+
     # Whether a block whose steps are done goes on (asked by the session after each further step).
     holds_block: list[Callable[[], bool]] = field(default_factory=list)
 

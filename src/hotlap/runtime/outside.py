@@ -46,9 +46,10 @@ class OutsideWatch:
         hooks = interception.hooks
         hooks.before_forward.append(self._forward_begins)
         hooks.around_evaluation.append(self._evaluation)
-        hooks.before_backward.append(self._backward)
+        hooks.after_backward.append(self._forget)  # after the clock, which then knows of evaluations of one batch
         hooks.around_save.append(self._save)
         hooks.was_outside.append(self._was_outside)
+        hooks.evaluated_once.append(self._was_evaluated)
 
     def facts(self) -> tuple[EvaluationFacts | None, CheckpointFacts | None]:
         """What was seen between the first training step and the last."""
@@ -85,10 +86,6 @@ class OutsideWatch:
             site=exact_user_site("call", type(root).__name__),
         )
 
-    def _backward(self, loss: Any) -> Any:
-        self._forget()
-        return loss
-
     def _forget(self) -> None:
         self._seen = self._loader = None
         self._forwards_seen = 0
@@ -97,6 +94,9 @@ class OutsideWatch:
         if phase != EVALUATION or not self._clock.steps_done:
             self._forget()
             return
+        self._was_evaluated()
+
+    def _was_evaluated(self) -> None:
         self._evaluated = True
         # An evaluation is known by its first batch already, before any forward; of some no forward is ever seen.
         self._first = self._first or self._seen

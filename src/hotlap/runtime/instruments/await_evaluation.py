@@ -19,10 +19,15 @@ def install(place: Place, asked: AwaitEvaluation) -> None:
         nonlocal seen
         seen |= phase == EVALUATION and place.clock.steps_done > 0
 
+    def evaluated_once() -> None:
+        nonlocal seen
+        seen = True
+
     def holds() -> bool:
         nonlocal until
         until = until or time.perf_counter() + asked.most_seconds
         return not seen and time.perf_counter() < until
 
     hooks.was_outside.append(was_outside)
+    hooks.evaluated_once.append(evaluated_once)
     hooks.holds_block.append(holds)
