@@ -65,7 +65,7 @@ device-lines: $(TEST_READY)  ## what ran on the CPU and on the simulated device,
 bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to docs/benchmarks
 	$(RUN) -m bench.overhead --out docs/benchmarks/overhead
 	$(RUN) -m bench.isolation --out docs/benchmarks/isolation
-	$(RUN) -m bench.estimate --out docs/benchmarks/estimate
+	$(RUN) -m bench.estimate --out docs/benchmarks/estimate --pieces build/estimate
 	$(RUN) -m bench.batch --out docs/benchmarks/batch --pieces build/batch
 	$(RUN) -m bench.scale --out docs/benchmarks/scale --pieces build/scale
 	$(RUN) -m bench.aa --out docs/benchmarks/aa --pieces build/aa

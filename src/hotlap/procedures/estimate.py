@@ -81,6 +81,19 @@ def estimate_memory(trials: Trials, draft: StudyDraft, machine: Machine, choices
     _Estimator(trials, draft, machine, choices, first).run()
 
 
+def plans_for(situation: Situation) -> list[Plan]:
+    """The plans whose peaks are estimated: each lever by itself, and those of activations together."""
+    possible = [it for it in _TRIED if _is_possible(it, situation)]
+    together = tuple(it for it in possible if it.lever in _TOGETHER)
+    return [Plan(settings=(it,)) for it in possible] + [Plan(settings=together)] * (len(together) > 1)
+
+
+def _is_possible(setting: Setting, situation: Situation) -> bool:
+    """Whether a lever could change anything; something that only this machine lacks is no obstacle elsewhere."""
+    why = all_levers()[setting.lever].obstacle(situation)
+    return why is None or (setting.lever == "mixed-precision" and isinstance(why, Skipped) and not why.already)
+
+
 class _Estimator:
     def __init__(
         self, trials: Trials, draft: StudyDraft, machine: Machine, choices: EstimateChoices, first: Run
@@ -99,10 +112,7 @@ class _Estimator:
         self._note(_peak(self._first, plans_of.EMPTY, own))
         sizes = [it for it in sorted(set(self._choices.batch_sizes)) if it != own]
         largest = max(sizes, default=own) if own else 0
-        possible = [it for it in _TRIED if self._possible(it)]
-        together = tuple(it for it in possible if it.lever in _TOGETHER)
-        plans = [Plan(settings=(it,)) for it in possible] + [Plan(settings=together)] * (len(together) > 1)
-        wanted = [(plans_of.EMPTY, it) for it in sizes] + [(it, largest) for it in plans]
+        wanted = [(plans_of.EMPTY, it) for it in sizes] + [(it, largest) for it in plans_for(self._situation)]
         seconds = len(wanted) * self._trials.spent_seconds  # each is a launch like the first one
         self._draft.plan_ahead("trial", Forecast.of(Launches(len(wanted), seconds, "for batch sizes and levers")))
         for plan, size in wanted:
@@ -110,11 +120,6 @@ class _Estimator:
         if self._choices.ranks > 1:
             plain = next(it for it in self._found.peaks if it.batch_size == largest)
             self._note(self._sharded(plain, self._choices.ranks))
-
-    def _possible(self, setting: Setting) -> bool:
-        """Whether a lever could change anything; something that only this machine lacks is no obstacle elsewhere."""
-        why = all_levers()[setting.lever].obstacle(self._situation)
-        return why is None or (setting.lever == "mixed-precision" and isinstance(why, Skipped) and not why.already)
 
     def _estimate(self, plan: Plan, size: int) -> None:
         if isinstance(self._changer, str) and size:
