@@ -2,7 +2,8 @@
 
 With ``--pieces FOLDER`` every finished part is stored, and the same command goes on after it. A scenario of the
 procedure takes about 20 s, the searches of a scenario and procedure about 25 s where nothing helps, and a real
-replicate 15 to 30 s with a script that starts in a few seconds.
+replicate 15 to 30 s with a script that starts in a few seconds. ``--real-searches N`` runs whole searches in real
+launches, with levers that change nothing, each for at most ``--budget`` minutes; one that was cut goes on where it was.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Any
 
 import msgspec
 
-from bench.aa import real, report
+from bench.aa import placebos, real, report
 from bench.aa.noise import SCENARIOS, Scenario
+from bench.aa.placebos import Placebo
 from bench.aa.procedure import LAST_ANALYSIS, ROUNDS, Tally, simulate, simulate_family
 from bench.aa.searches import Cell, Searches, cells
 from bench.pieces import UNFINISHED, TimeIsUp, add_options, check_time, piece, until_of
@@ -41,6 +43,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--real", type=Path, metavar="SCRIPT", help="take real replicates of this script")
     parser.add_argument("--replicates", type=int, default=2 * LAST_ANALYSIS, help="real replicates to take")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds in a real replicate")
+    parser.add_argument("--real-searches", type=int, default=0, help="whole searches in real launches (default: none)")
+    parser.add_argument("--budget", type=float, default=5.0, help="minutes for each of them (default: 5)")
     parser.add_argument("--resamples", type=int, default=2000, help="studies drawn from the real replicates")
     add_options(parser)
     parser.add_argument("script_arguments", nargs="*", help="arguments of the script, after --")
@@ -99,6 +103,18 @@ def run_real(options: argparse.Namespace, until: float | None = None) -> list[Ta
     return real.studies_of(arms, resamples=options.resamples, seed=options.seed, delta=options.delta)
 
 
+def run_real_searches(options: argparse.Namespace, until: float | None = None) -> list[Placebo]:
+    """Whole searches in real launches."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="hotlap-aa-") as folder:
+        home = options.pieces.resolve() if options.pieces else Path(folder)
+        for number in range(options.real_searches):
+            name = f"real-search-{options.budget:g}-{number + 1}"
+            run = partial(placebos.searched, number, 60 * options.budget, home / "real-searches" / name, until)
+            found.append(piece(options.pieces, name, Placebo, run))
+    return found
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Simulate, measure if requested, and write the report."""
     options = parse(arguments)
@@ -106,6 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         simulated, searches = run_simulation(options, until), run_searches(options, until)
         measured = run_real(options, until) if options.real else []
+        real_searches = run_real_searches(options, until)
     except TimeIsUp:
         print("Not finished; the same command goes on.", file=sys.stderr)
         return UNFINISHED
@@ -117,10 +134,11 @@ def main(arguments: list[str] | None = None) -> int:
         "smallest gain worth having": f"{options.delta:.1%}",
         "seconds": round(time.monotonic() - began),
     }
-    text = report.markdown(simulated, measured, settings, searches)
+    text = report.markdown(simulated, measured, settings, searches, real_searches)
     data = {
         "settings": settings,
         "searches": msgspec.to_builtins(searches),
+        "real_searches": msgspec.to_builtins(real_searches),
         "simulated": [asdict(it) for it in simulated],
         "real": [asdict(it) for it in measured],
     }

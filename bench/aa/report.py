@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
+from bench.aa.placebos import Placebo
+from bench.aa.placebos import settings as placebo_settings
 from bench.aa.procedure import UNUSED, Tally
 from bench.aa.searches import GAIN, LAUNCHED, PROCEDURES, SCRIPTS, SWITCHABLE, Searches
 from bench.report import table
@@ -85,7 +89,11 @@ def denied(tally: Tally) -> Rate:
 
 
 def markdown(
-    simulated: Sequence[Tally], real: Sequence[Tally], settings: dict[str, object], searches: Sequence[Searches] = ()
+    simulated: Sequence[Tally],
+    real: Sequence[Tally],
+    settings: dict[str, object],
+    searches: Sequence[Searches] = (),
+    real_searches: Sequence[Placebo] = (),
 ) -> str:
     """The report below its head."""
     lines = ["; ".join(f"{name}: {value}" for name, value in settings.items()) + "."]
@@ -97,6 +105,8 @@ def markdown(
         lines += ["", "## Simulated: nothing changed", "", _nothing(nothing), "", _judgement(nothing)]
     if effects:
         lines += ["", "## Simulated: a true effect, found", "", _power(effects), "", _mistakes(effects)]
+    if real_searches:
+        lines += ["", "## This machine: whole searches", "", real_searches_text(real_searches)]
     if real:
         lines += ["", "## This machine: the baseline in all three roles", "", _nothing(real), "", _judgement(real)]
     return "\n".join(lines)
@@ -132,6 +142,21 @@ def searches_text(searches: Sequence[Searches]) -> str:
     over = [it for it in nothing if exact_rate(it.plans, it.studies).low > PROMISED]
     kept = "No scenario is shown to exceed" if not over else f"{len(over)} of {len(nothing)} rows exceed"
     lines.append(f"All scenarios together, {'; '.join(totals)}. {kept} {PROMISED:.0%}.")
+    return "\n".join(lines)
+
+
+def real_searches_text(searches: Sequence[Placebo]) -> str:
+    """How many searches with levers that change nothing ended with a plan."""
+    plans = [it for it in searches if it.levers]
+    minutes = fmean(it.seconds for it in searches) / 60
+    ended = Counter(it.status for it in searches)
+    lines = [
+        "Searches in real launches over a small script, with real levers whose settings change nothing there: "
+        f"{', '.join(it.lever for it in placebo_settings())}.",
+        f"{len(plans)} of {len(searches)} ended with a plan, {exact_rate(len(plans), len(searches))}, exact interval. "
+        f"They took {minutes:.1f} min on average and ended as {', '.join(f'{it} ({n})' for it, n in ended.items())}.",
+    ]
+    lines += [f"- a plan with {', '.join(it.levers)}" for it in plans]
     return "\n".join(lines)
 
 

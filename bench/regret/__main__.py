@@ -15,17 +15,17 @@ from pathlib import Path
 
 import msgspec
 
-from bench.pieces import UNFINISHED, KeptAnswers, TimeIsUp, add_options, check_time, until_of
+from bench.pieces import UNFINISHED, KeptAnswers, TimeIsUp, add_options, until_of
 from bench.regret import report
 from bench.regret.contest import Contest, FinalFailed, Terms
 from bench.regret.grid import Choices, choices_of, make_grid, neighbours
 from bench.report import command_line, write
-from hotlap.api import begin, go_on, load_study, local_executor
+from bench.studies import finished_study
+from hotlap.api import local_executor
 from hotlap.errors import HotlapError
 from hotlap.experiment.options import Options
 from hotlap.levers.api import all_levers
-from hotlap.records import Isolation, Progress, Study, Workload
-from hotlap.trial.executor import Executor
+from hotlap.records import Progress, Study, Workload
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # A replicate ends when its shortest arm does: enough steps for the fastest plan.
@@ -114,28 +114,15 @@ def searched(name: str, minutes: float, seed: int, root: Path, until: float | No
     def progress(it: Progress) -> None:
         _say(f"{name}, {minutes:g} min: {it.stage} {it.text}")
 
-    def executor(folder: Path, isolation: Isolation) -> Executor:
-        return KeptAnswers(local_executor(folder, isolation), None, until)
-
-    earlier = [load_study(it.parent) for it in sorted(root.glob("*/study.json"))]
-    if earlier and earlier[-1].status not in ("running", "interrupted"):
-        return earlier[-1]
-    check_time(until)
-    if any(root.glob("*/journal.jsonl")):
-        study = go_on(root, on_progress=progress, executor=executor)
-    else:
-        workload = Workload(
-            kind="script",
-            target=str(EXAMPLES / f"{name}.py"),
-            arguments=SIZES[name],
-            directory=str(EXAMPLES),
-            python=sys.executable,
-        )
-        search = Options(budget_seconds=60 * minutes, seed=seed)
-        study = begin(workload, search, root=root, on_progress=progress, executor=executor)
-    if study.status == "interrupted":
-        raise TimeIsUp
-    return study
+    workload = Workload(
+        kind="script",
+        target=str(EXAMPLES / f"{name}.py"),
+        arguments=SIZES[name],
+        directory=str(EXAMPLES),
+        python=sys.executable,
+    )
+    search = Options(budget_seconds=60 * minutes, seed=seed)
+    return finished_study(root, workload, search, until=until, say=progress)
 
 
 def _contest(

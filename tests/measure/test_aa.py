@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 import scipy
 
-from hotlap.records import Crashed, LaunchRequest, Machine, Replicate, Run, TurnRequest
+from hotlap.experiment.options import Options
+from hotlap.levers.api import find
+from hotlap.procedures.search import tune
+from hotlap.records import Crashed, LaunchRequest, Machine, Replicate, Run, Skipped, TurnRequest
 from hotlap.trial.executor import OneSlot
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 def aa(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The modules of the benchmark, which is next to the package and is not installed."""
     monkeypatch.syspath_prepend(str(ROOT))
-    names = ("noise", "procedure", "real", "report", "searches", "__main__")
+    names = ("noise", "procedure", "real", "report", "searches", "placebos", "__main__")
     return SimpleNamespace(**{name.strip("_"): importlib.import_module(f"bench.aa.{name}") for name in names})
 
 
@@ -179,6 +182,29 @@ def test_finished_parts_are_not_measured_again(aa: Any, tmp_path: Path, monkeypa
     assert aa.main.main(command) == 0
     monkeypatch.setattr(aa.main, "simulate", None)
     assert aa.main.main(command) == 0
+
+
+def test_searches_with_levers_that_change_nothing_try_all_of_them(aa: Any) -> None:
+    quiet = next(it for it in aa.noise.SCENARIOS if it.name == "quiet")
+    executor = aa.searches.Disturbed(aa.searches.FakeScript(), quiet, seed=1)
+    levers = aa.placebos.levers()
+    study = tune(aa.searches.WORKLOAD, Options(), executor, levers=levers, clock=executor.clock)
+    tried = {it.lever for it in study.outcomes if not isinstance(it.verdict, Skipped)}
+    assert tried == set(levers) and not study.plan.settings
+    assert {it.lever for it in aa.placebos.settings() if find(it.lever).switch is not None} == {
+        "cpu-threads",
+        "channels-last",
+        "attention-kernel",
+        "cudnn-benchmark",
+    }
+
+
+def test_real_searches_are_counted_with_an_exact_interval(aa: Any) -> None:
+    ended = [aa.placebos.Placebo(levers=(), status="finished", seconds=60.0)] * 19
+    ended.append(aa.placebos.Placebo(levers=("loader",), status="out-of-budget", seconds=60.0))
+    text = aa.report.real_searches_text(ended)
+    assert "1 of 20 ended with a plan, 5.0 % (0.1-24.9)" in text and "finished (19), out-of-budget (1)" in text
+    assert "- a plan with loader" in text
 
 
 def test_a_failed_replicate_is_reported(aa: Any, tmp_path: Path) -> None:
