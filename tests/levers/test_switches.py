@@ -31,6 +31,7 @@ SETTINGS: dict[str, Setting] = {
     "fused-optimizer": make_setting("fused-optimizer", implementation="fused"),
     "matmul-precision": make_setting("matmul-precision", precision="medium"),
     "mixed-precision": make_setting("mixed-precision", dtype="bfloat16"),
+    "packed-sequences": make_setting("packed-sequences"),
     "pinned-threads": make_setting("pinned-threads", workers="apart"),
     "sdpa-attention": make_setting("sdpa-attention"),
 }

@@ -412,3 +412,12 @@ def test_warm_up_ends_soon_on_a_disturbed_machine(disturbance: float, most: int)
 def test_warm_up_refuses_impossible_times() -> None:
     with pytest.raises(ValueError, match="warm-up blocks"):
         speed.warmed_up([1.0, math.nan])
+
+
+@pytest.mark.parametrize("confidence", [0.6, 0.9])
+def test_an_interval_within_a_launch_has_the_same_ends_at_another_confidence(confidence):
+    source = random.Random(5)
+    rows = [[math.exp(source.gauss(0.0, 0.02)) for _ in range(10)] for _ in range(3)]
+    found = speed.compare_within_launch(*rows)
+    narrow = speed.compare_within_launch(*rows, confidence=confidence)
+    assert speed.upper_end_within_launch(found, confidence) == pytest.approx(narrow.speedup.high)

@@ -14,7 +14,8 @@ from hotlap.measure import speed
 from hotlap.objective import NOTHING_USED
 from hotlap.records import Comparison, Plan, Replicate, Run
 
-_OUT_OF_SIGHT_CONFIDENCE = 0.6
+OUT_OF_SIGHT_CONFIDENCE = 0.6
+"""A trial ends for futility when the upper end of this interval is below the gain worth having."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def confirm(
     def decided(replicates: Sequence[Replicate]) -> bool:
         if goal.is_decided(_comparison(trials, reference, candidate, replicates), len(replicates), used):
             return True
-        at_a_glance = _comparison(trials, reference, candidate, replicates, _OUT_OF_SIGHT_CONFIDENCE)
+        at_a_glance = _comparison(trials, reference, candidate, replicates, OUT_OF_SIGHT_CONFIDENCE)
         return goal.is_out_of_reach(at_a_glance)
 
     design = Design(

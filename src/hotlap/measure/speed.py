@@ -122,6 +122,14 @@ def compare_within_launch(
     return msgspec.structs.replace(found, replicates=1, rounds=len(baseline))
 
 
+def upper_end_within_launch(comparison: SpeedComparison, confidence: float) -> float:
+    """The upper end of a comparison's interval within a launch, at another confidence."""
+    degrees = comparison.rounds - 1
+    value, high = math.log(comparison.speedup.value), math.log(comparison.speedup.high)
+    error = (high - value) / student.quantile((1 + comparison.confidence) / 2, degrees)
+    return math.exp(value + student.quantile((1 + confidence) / 2, degrees) * error)
+
+
 def repeat_of(reference: Sequence[float], baseline: Sequence[float], repeat: Sequence[float]) -> list[float]:
     """The times of a hypothetical repeat of the reference that differs from it as the baseline's repeat differed.
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from hotlap import plan as plans_of
+from hotlap.experiment.confirm import OUT_OF_SIGHT_CONFIDENCE
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.trials import Failure, Trials
-from hotlap.measure.speed import HEADLINE_REPLICATES
+from hotlap.measure.speed import HEADLINE_REPLICATES, upper_end_within_launch
 from hotlap.procedures.combine import Combination, combine
 from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, screen, screen_one
 from hotlap.procedures.verdicts import no_gain_within_launch
@@ -186,13 +187,18 @@ def _combined(trials: Trials, draft: StudyDraft, base: Plan, found: Hopeful) -> 
         comparison = chosen.idle.get(name)
         if name in chosen.parts:
             continue
-        if comparison is None or (not parts and comparison.speed.speedup.high >= 1 + trials.options.delta):
+        if comparison is None or (not parts and not _is_out_of_sight(comparison, trials.options.delta)):
             left[name] = choices
             continue
         verdict = no_gain_within_launch(comparison, trials.options.goal)
         outcome = Outcome(lever=name, setting=choices[0].setting, verdict=verdict, trial_seconds=choices[0].seconds)
         draft.decide(outcome, "screening")
     return parts, left
+
+
+def _is_out_of_sight(comparison: Comparison, delta: float) -> bool:
+    """Whether a gain worth having is too unlikely for a trial: the rule by which trials end for futility."""
+    return upper_end_within_launch(comparison.speed, OUT_OF_SIGHT_CONFIDENCE) < 1 + delta
 
 
 def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequence[Screened]]) -> Combination | None:

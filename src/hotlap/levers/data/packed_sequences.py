@@ -34,6 +34,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.support.situations import make_setting, without_model
+from hotlap.levers.support.switching import Switch, gated
 from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
 
 if TYPE_CHECKING:
@@ -85,6 +86,11 @@ def install(hooks: Hooks, setting: Setting) -> None:
     """Replace the arguments of each training forward of a language model."""
     packer = _Packer(hooks)
     hooks.before_forward.append(packer.before_forward)
+
+
+def switch(hooks: Hooks, setting: Setting) -> Switch:
+    """Batches are packed only in steps for which it is on."""
+    return gated(hooks, lambda behind_gate: install(behind_gate, setting))
 
 
 def rows_of(lengths: Sequence[int], most: int) -> list[list[int]]:
