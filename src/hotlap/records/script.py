@@ -240,8 +240,8 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     script clears before its next backward pass; ``keeps_gradients`` says that it does not clear them.
     ``garbage_share`` is the share of its time that Python's garbage collector took; None if that was not observed.
     ``inputs`` are those that the model of an inference target is called with in turn (0 for a script that trains), and
-    ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has (for a script that trains, only torchao).
-    ``lengths`` are those of the sequences among its inputs (None: they have no attention mask). With
+    ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has (for a script that trains, torchao and
+    liger_kernel). ``lengths`` are those of the sequences among its inputs (None: they have no attention mask). With
     ``calls_in_script`` a script of the user's makes the calls. ``generation`` is None unless they are calls of
     ``generate()``. ``shared_calls`` are the ways of putting several inputs into a call: how many at most, and how many
     calls all inputs then take (none where they differ in more than their first dimension).
