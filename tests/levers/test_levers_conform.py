@@ -64,7 +64,6 @@ EXPECTED = {
     "mixed-precision",
     "no-sync",
     "optimizer-in-backward",
-    "packed-sequences",
     "pinned-threads",
     "reshard-after-forward",
     "sdpa-attention",

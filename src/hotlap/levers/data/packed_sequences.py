@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 title = "Several sequences in one row"
 proof: Proof = "behaviour"
-addresses = ("unaligned-sizes",)
+addresses: tuple[str, ...] = ()
 parameters: dict[str, Parameter] = {}
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
