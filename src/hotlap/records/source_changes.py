@@ -8,11 +8,12 @@ from hotlap.records.base import Record, Values
 
 
 class LoaderArguments(Record, frozen=True, kw_only=True, tag="loader-arguments"):
-    """These arguments for the training loaders over map-style data sets; ``removed`` are those that may not be given
-    next to them."""
+    """These arguments for the training loaders over map-style data sets, or for those that are only read for
+    ``evaluation``; ``removed`` are those that may not be given next to them."""
 
     values: Values
     removed: tuple[str, ...] = ()
+    evaluation: bool = False
 
 
 class OptimizerArguments(Record, frozen=True, kw_only=True, tag="optimizer-arguments"):

@@ -384,3 +384,32 @@ def test_a_file_that_changed_since_is_left_alone_by_every_lever(tmp_path: Path) 
     patch = make_patch(before, changes, script=script, directory=tmp_path)
     assert not patch.files
     assert [it.reason for it in patch.left_out] == ["train.py has changed since the study."] * 2
+
+
+ARGUMENTS = {"num_workers": 2, "persistent_workers": True}
+
+
+def read_for(tmp_path: Path, source: str, *evaluates: bool) -> ScriptFacts:
+    """Facts of loaders in order, each only for training or only for evaluation."""
+    facts = sites_of(tmp_path, source, *(not it for it in evaluates))
+    loaders = [msgspec.structs.replace(it, evaluates=used) for it, used in zip(facts.loaders, evaluates, strict=True)]
+    return msgspec.structs.replace(facts, loaders=tuple(loaders))
+
+
+def test_the_loader_of_an_evaluation_gets_workers_and_that_of_training_none(tmp_path: Path) -> None:
+    source = f"{HEAD}training = DataLoader(ds1, batch_size=4)\nevaluating = DataLoader(ds2, batch_size=8)\n"
+    new = patched(tmp_path, source, "evaluation-loader", read_for(tmp_path, source, False, True), **ARGUMENTS)
+    assert new == source.replace("batch_size=8)", "batch_size=8, num_workers=2, persistent_workers=True)")
+
+
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_one_line_for_both_and_none_for_evaluation_are_refused(tmp_path: Path, evaluates: bool) -> None:
+    source = f"{HEAD}def load(ds):\n    return DataLoader(ds)\n"
+    facts = read_for(tmp_path, source, False)
+    if evaluates:
+        other = msgspec.structs.replace(facts.loaders[0], trains=False, evaluates=True)
+        facts = msgspec.structs.replace(facts, loaders=(*facts.loaders, other))
+    reason = left_out(tmp_path, source, "evaluation-loader", facts, **ARGUMENTS)
+    assert (
+        "One line makes loaders for training and for evaluation" if evaluates else "only read for evaluation"
+    ) in reason

@@ -33,8 +33,8 @@ from hotlap.levers.support.evaluation import evaluation_watch
 from hotlap.levers.support.situations import cores_per_process, is_nvidia_like, make_setting
 from hotlap.records import (
     EVALUATION_SECONDS,
+    LoaderArguments,
     LoaderFacts,
-    NoSourceForm,
     Proof,
     ScriptFacts,
     Setting,
@@ -88,9 +88,8 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """Loaders of an evaluation are not edited yet."""
-    values = ", ".join(f"{name}={value}" for name, value in setting.values if value)
-    return (NoSourceForm(reason=f"Give the DataLoader of the evaluation {values}."),)
+    """The arguments of the loaders that are only read for evaluation."""
+    return (LoaderArguments(values=tuple((name, value) for name, value in setting.values if value), evaluation=True),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

@@ -1,4 +1,4 @@
-"""Arguments of the training loaders."""
+"""Arguments of the loaders of training, or of evaluation."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ _USUAL_PREFETCH = 2
 
 
 def edits_for(sources: Sources, change: LoaderArguments) -> Edits:
-    """Each call that made a training loader. Raises :class:`NotPossible`."""
-    facts = [it for it in sources.facts.training_loaders if not it.iterable]
-    if not facts:
-        raise NotPossible("No training loader over a map-style data set was seen.")
+    """Each call that made such a loader. Raises :class:`NotPossible`."""
+    facts = _concerned(sources, change)
     sites = {it.site for it in facts}
     iterable = {it.site for it in sources.facts.loaders if it.iterable}
     edits: Edits = []
@@ -44,11 +42,26 @@ def edits_for(sources: Sources, change: LoaderArguments) -> Edits:
     return edits
 
 
+def _concerned(sources: Sources, change: LoaderArguments) -> list[LoaderFacts]:
+    """The loaders that get the arguments. Raises :class:`NotPossible` without one."""
+    if not change.evaluation:
+        facts = [it for it in sources.facts.training_loaders if not it.iterable]
+        if not facts:
+            raise NotPossible("No training loader over a map-style data set was seen.")
+        return facts
+    facts = [it for it in sources.facts.loaders if it.evaluates and not it.trains and not it.iterable]
+    if not facts:
+        raise NotPossible("No loader over a map-style data set was seen that is only read for evaluation.")
+    if {it.site for it in facts} & {it.site for it in sources.facts.loaders if it.trains}:
+        raise NotPossible("One line makes loaders for training and for evaluation.")
+    return facts
+
+
 def _others(code: Code, sites: list[CallSite]) -> list[ast.Call]:
-    """The file's calls that made loaders which the run did not train on."""
-    training = [code.call_at(it) for it in sites]
+    """The file's calls that made other loaders than those at these sites."""
+    concerned = [code.call_at(it) for it in sites]
     made = [it for it in code.of(ast.Call) if last_part(it.func).endswith("DataLoader")]
-    return [it for it in made if it not in training]
+    return [it for it in made if it not in concerned]
 
 
 def _present(loader: LoaderFacts, name: str) -> Value | None:
