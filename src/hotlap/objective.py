@@ -45,9 +45,7 @@ PEAKS = ("device_peak_bytes", "host_peak_bytes")
 USUAL_SLOWDOWN = 1.1
 """The default slowdown of a step that saving memory, or a faster evaluation, may cost."""
 
-_WITHIN_A_SLOWDOWN: Final[Mapping[str, str]] = MappingProxyType(
-    {PEAK_BYTES: "memory", EVALUATION_SECONDS: "evaluation"}
-)
+WITHIN_A_SLOWDOWN: Final[Mapping[str, str]] = MappingProxyType({PEAK_BYTES: "memory", EVALUATION_SECONDS: "evaluation"})
 """Metrics that are improved while steps take at most so many times as long, with their goals on a command line."""
 
 _OF_SPEED: Final[Mapping[SpeedVerdict, MetricVerdict]] = MappingProxyType(
@@ -77,7 +75,7 @@ def slowdown_of(objective: Objective) -> float | None:
     """The slowdown of an objective of :func:`for_memory` or :func:`for_evaluation`; None for any other."""
     limits = {it.metric: it.most for it in objective.limits}
     most = limits.get(SECONDS_PER_SAMPLE)
-    if most is None or objective.metric not in _WITHIN_A_SLOWDOWN or objective.limits != for_memory(most).limits:
+    if most is None or objective.metric not in WITHIN_A_SLOWDOWN or objective.limits != for_memory(most).limits:
         return None
     return most
 
@@ -87,7 +85,7 @@ def option_words(objective: Objective) -> list[str]:
     slowdown, p99 = slowdown_of(objective), objective.p99_seconds
     words = ["--goal", "latency"] if objective.metric == MEDIAN_CALL_SECONDS else []
     if slowdown is not None:
-        words += ["--goal", _WITHIN_A_SLOWDOWN[objective.metric], "--slowdown", f"{slowdown:g}"]
+        words += ["--goal", WITHIN_A_SLOWDOWN[objective.metric], "--slowdown", f"{slowdown:g}"]
     return words + (["--p99", f"{1e3 * p99:g}ms"] if p99 is not None else [])
 
 

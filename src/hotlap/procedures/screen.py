@@ -27,7 +27,7 @@ from hotlap.experiment.lever_notes import warn_of_notes
 from hotlap.experiment.options import Options
 from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, Failure, Trials
 from hotlap.levers.api import Lever
-from hotlap.objective import NOTHING_USED, PEAKS
+from hotlap.objective import NOTHING_USED, PEAKS, WITHIN_A_SLOWDOWN
 from hotlap.records import (
     MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
@@ -302,7 +302,8 @@ def _reason_to_skip(lever: Lever, situation: Situation, options: Options) -> Ski
     if not _settings(lever, situation, options):
         return Skipped(reason=f"It changes what is learned, so it is only tried with --allow {lever.name}.")
     if not _may_improve(lever, options.objective.metric):
-        return Skipped(reason=f"It does not improve the {metric_words(options.objective.metric)}.")
+        what = metric_words(options.objective.metric)
+        return Skipped(reason=f"It does not improve the {what}.{_other_goal(lever, options)}")
     bound = bound_of(lever, situation) if options.goal.is_of_speed else None
     if bound is not None and bound < 1 + options.delta:
         text = (
@@ -314,6 +315,14 @@ def _reason_to_skip(lever: Lever, situation: Situation, options: Options) -> Ski
 
 def _is_of_single_calls(objective: Objective) -> bool:
     return objective.metric == MEDIAN_CALL_SECONDS or objective.p99_seconds is not None
+
+
+def _other_goal(lever: Lever, options: Options) -> str:
+    """Which goal the lever is tried for, if speed is the present one."""
+    if options.objective.metric != SECONDS_PER_SAMPLE:
+        return ""
+    goals = [goal for metric, goal in WITHIN_A_SLOWDOWN.items() if metric in lever.improves]
+    return f" `--goal {goals[0]}` tries it." if goals else ""
 
 
 def _may_improve(lever: Lever, metric: str) -> bool:

@@ -114,9 +114,10 @@ def _remedy(facts: ScriptFacts, evaluating: LoaderFacts | None, training: Loader
             advice.append("keep its workers (`persistent_workers=True`, and one loader for the whole run)")
     if _lacks_autocast(facts):
         advice.append("use autocast for it too")
+    tries = " `hotlap tune --goal evaluation` looks for what makes it shorter." if advice else ""
     advice.append("evaluate less often or on a part of the data")
     text = "; ".join(advice)
-    return f"{text[0].upper()}{text[1:]}."
+    return f"{text[0].upper()}{text[1:]}.{tries}"
 
 
 def _lacks_autocast(facts: ScriptFacts) -> bool:
