@@ -18,7 +18,13 @@ KNOWN = Run(
     wall_seconds=9.0,
     facts=ScriptFacts(step_source="call"),
     blocks=(Block(steps=4, samples=32, wall_seconds=0.4, first_step=0),),
-    steps=Steps(wall_seconds=(0.1,) * 4, samples=(8,) * 4, phases=(("forward", (0.1,) * 4),)),
+    steps=Steps(
+        wall_seconds=(0.1,) * 4,
+        samples=(8,) * 4,
+        phases=(("forward", (0.1,) * 4),),
+        outside_seconds=(0.0, 0.0, 0.4, 0.0),
+        evaluation_seconds=(0.0, 0.0, 0.4, 0.0),
+    ),
 )
 """A launch in which everything that metrics use is known."""
 
