@@ -91,7 +91,7 @@ def situation(evaluation: Any = SEEN, models: Any = MODEL, dtypes: tuple[str, ..
     [
         (situation(), None),
         (situation(None), "No evaluation was observed"),
-        (situation(EvaluationFacts(forwards=3, autocast_dtype="bfloat16")), "already under autocast"),
+        (situation(EvaluationFacts(forwards=3, autocast_dtype="bfloat16")), "already evaluates under autocast"),
         (situation(EvaluationFacts(forwards=3, with_gradients=True)), "records gradients"),
         (situation(models=(ModelFacts(kind="Net", parameters=10, dtype="bfloat16"),)), "not in float32"),
         (situation(dtypes=("float32",)), "No 16-bit format"),

@@ -24,6 +24,7 @@ WIDE: dict[str, Any] = {**SMALL, "hidden_size": 16, "num_hidden_layers": 2, "num
 def language_model(kind: str, attention: str) -> Any:
     torch.manual_seed(0)
     common: dict[str, Any] = {"attn_implementation": attention}
+    quiet: dict[str, Any]
     if kind == "gpt2":
         quiet = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
         config: Any = GPT2Config(**SMALL, n_positions=16, n_embd=16, n_layer=2, n_head=2, **quiet, **common)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 title = "Several sequences in one row"
 proof: Proof = "behaviour"
-addresses: tuple[str, ...] = ()
+addresses = ("dominant-operator",)
 parameters: dict[str, Parameter] = {}
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
