@@ -1,9 +1,8 @@
 """The frozen records that rooms exchange.
 
-No logic and no torch in here: this module is imported into the user's training process, by the search, and by every
-renderer. Times are in seconds, memory in bytes, and the name says so. Every record is an immutable
-:class:`msgspec.Struct`; ``msgspec.json`` and ``msgspec.to_builtins`` turn them into JSON and back, checking types on
-the way in. Unknown fields are ignored and new ones carry defaults, so that older studies stay readable.
+No logic and no torch in here: the user's training process imports it too. Times are in seconds, memory in bytes, and
+the name says so. Records are immutable (:class:`msgspec.Struct`), and JSON is checked when it is read: unknown fields
+are ignored, and new ones carry defaults, so that older studies stay readable.
 """
 
 from __future__ import annotations
