@@ -1,8 +1,7 @@
 """The frozen records that rooms exchange.
 
-No logic and no torch in here: the user's training process imports it too. Times are in seconds, memory in bytes, and
-the name says so. Records are immutable (:class:`msgspec.Struct`), and JSON is checked when it is read: unknown fields
-are ignored, and new ones carry defaults, so that older studies stay readable.
+No logic and no torch in here: the user's training process imports it too. Records are immutable and check JSON when it
+is read; unknown fields are ignored and new ones carry defaults, so that older studies stay readable. Names carry units.
 """
 
 from __future__ import annotations
