@@ -57,10 +57,6 @@ class Net(nn.Module):
         return self.head(x)
 
 
-def whole(value):
-    return value.full_tensor() if hasattr(value, "full_tensor") else value
-
-
 def train(lever, values, shards):
     interception = Interception(Hooks(torch=torch))
     interception.install()
@@ -80,7 +76,7 @@ def train(lever, values, shards):
     torch.manual_seed(1 + rank)
     for step in range(STEPS):
         optimizer.zero_grad()
-        loss = model(torch.randn(16, WIDTH, device="cuda")).square().mean()
+        loss = model(torch.randn(16, WIDTH).cuda()).square().mean()
         loss.backward()
         losses.append(loss.item())
         optimizer.step()
@@ -92,7 +88,7 @@ def train(lever, values, shards):
                      "sum": sum(float(it.double().sum()) for it in weights.values())}
     held = sum((it.to_local() if hasattr(it, "to_local") else it).numel()
                for kept in optimizer.state.values() for it in kept.values() if it.dim())
-    weights = [float(whole(it).double().sum()) for it in net.parameters()] if shards else []
+    weights = [float(it.to_local().double().sum()) for it in net.parameters()] if shards else []
     interception.suspend()
     return {"losses": losses, "held": held, "saved": saved, "weights": weights, "notes": interception.hooks.notes}
 

@@ -33,8 +33,21 @@ def install(torch: Any, library: Library, profile: DeviceProfile) -> None:
     for name, function in _of_the_core(device).items():
         setattr(torch._C, name, function)
     torch.Tensor.record_stream = lambda self, stream: None
+    torch.UntypedStorage.resize_ = _resizing(torch.UntypedStorage.resize_, library)
     graphs.install(torch, device)
     nccl.install(torch, device)
+
+
+def _resizing(on_host: Callable[[Any, int], Any], library: Library) -> Callable[[Any, int], Any]:
+    """FSDP frees and takes back the memory of weights that it gathers."""
+
+    def resize_(storage: Any, size: int) -> Any:
+        if storage.device.type != "cuda":
+            return on_host(storage, size)
+        library.resize_storage(storage._cdata, size)
+        return storage
+
+    return resize_
 
 
 class _Device:

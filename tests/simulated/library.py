@@ -99,6 +99,7 @@ class Library:
         self._typed("multiply_on_host").argtypes = [ctypes.c_double, ctypes.c_int]
         for name in ("wait_until", "synchronize_event"):
             self._typed(name).argtypes = [ctypes.c_int64]
+        self._typed("resize_storage").argtypes = [ctypes.c_int64, ctypes.c_int64]
         self._typed("stream_waits").argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64]
 
     def _typed(self, name: str) -> Any:

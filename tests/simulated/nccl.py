@@ -43,6 +43,7 @@ class Options:
 
 def _group(torch: Any, device: Any) -> type:
     from torch._C import _distributed_c10d as core
+    from torch.distributed import distributed_c10d
 
     library = device.library
 
@@ -81,6 +82,11 @@ def _group(torch: Any, device: Any) -> type:
 
         def getBackendName(self) -> str:
             return "nccl"
+
+        @property
+        def group_name(self) -> str:
+            """As torch knows it: a group that is written in Python is not told."""
+            return str(distributed_c10d._world.pg_names[self])
 
         @property
         def _device_types(self) -> list[Any]:

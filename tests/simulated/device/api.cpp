@@ -163,6 +163,15 @@ const char* simulated_open_context(int device) {
     return refused.c_str();
   }
 }
+// A storage of another size, which keeps what fits: torch without CUDA cannot resize one on a device.
+void simulated_resize_storage(int64_t address, int64_t bytes) {
+  auto* storage = reinterpret_cast<c10::StorageImpl*>(address);
+  c10::DataPtr fresh = bytes > 0 ? storage->allocator()->allocate(bytes) : c10::DataPtr(nullptr, storage->device());
+  const size_t kept = std::min<size_t>(bytes, storage->nbytes());
+  if (kept > 0) std::memcpy(fresh.get(), storage->data(), kept);
+  storage->set_data_ptr_noswap(std::move(fresh));
+  storage->set_nbytes(bytes);
+}
 int64_t simulated_free_bytes(int device) { return free_bytes(device); }
 int64_t simulated_total_bytes(int device) { return total_bytes(device); }
 
