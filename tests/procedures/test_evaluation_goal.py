@@ -29,6 +29,7 @@ from hotlap.records import (
     Study,
     WatchEvaluation,
 )
+from hotlap.render.lever_table import row
 
 SECONDS = {"half": 0.5, "workers": 0.7, "wrong": 0.3, "slow": 0.4}
 LOSSES = {"wrong": 1.01}
@@ -121,3 +122,10 @@ def test_an_evaluation_that_comes_too_late_for_the_budget_is_said() -> None:
 def test_the_objective_is_repeated_by_its_options() -> None:
     assert option_words(for_evaluation(1.2)) == ["--goal", "evaluation", "--slowdown", "1.2"]
     assert slowdown_of(for_evaluation(1.2)) == 1.2
+
+
+def test_a_quick_look_calls_the_gain_one_of_evaluations() -> None:
+    study = search(Evaluating(FakeScript(evaluates=True)), quick=True, budget_seconds=900.0)
+    shown = row(next(it for it in study.outcomes if it.lever == "half"))
+    assert shown.speedup.endswith("x  evaluation") and 1.9 < float(shown.speedup.split("x")[0]) < 2.1
+    assert not shown.memory

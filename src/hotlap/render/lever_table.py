@@ -13,6 +13,7 @@ from rich.text import Text
 
 from hotlap.gain import exceeds_bound, own_comparison
 from hotlap.records import (
+    EVALUATION_SECONDS,
     SECONDS_PER_SAMPLE,
     Comparison,
     CompileReport,
@@ -161,6 +162,8 @@ def verdict_word(outcome: Outcome) -> tuple[Tone, str]:
 
 def _speedup_cell(comparison: Comparison | None, verdict: Verdict) -> str:
     if isinstance(verdict, Seen):
+        if verdict.metric == EVALUATION_SECONDS:
+            return f"{text.ratio(verdict.speedup)}  evaluation"
         if verdict.metric != SECONDS_PER_SAMPLE:
             return ""
         if verdict.bound is not None and exceeds_bound(verdict):
@@ -175,6 +178,8 @@ def _speedup_cell(comparison: Comparison | None, verdict: Verdict) -> str:
 
 
 def _memory_cell(comparison: Comparison | None, verdict: Verdict) -> str:
+    if isinstance(verdict, Seen) and verdict.metric == EVALUATION_SECONDS:
+        return ""
     if isinstance(verdict, Seen) and verdict.metric != SECONDS_PER_SAMPLE:
         return f"{text.ratio(1 / verdict.speedup)}  no interval" if verdict.speedup > 0 else ""
     if comparison is None:
