@@ -12,7 +12,6 @@ import argparse
 import shlex
 import sys
 import tempfile
-import time
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -118,7 +117,7 @@ def run_real_searches(options: argparse.Namespace, until: float | None = None) -
 def main(arguments: list[str] | None = None) -> int:
     """Simulate, measure if requested, and write the report."""
     options = parse(arguments)
-    began, until = time.monotonic(), until_of(options)
+    until = until_of(options)
     try:
         simulated, searches = run_simulation(options, until), run_searches(options, until)
         measured = run_real(options, until) if options.real else []
@@ -132,7 +131,6 @@ def main(arguments: list[str] | None = None) -> int:
     settings: dict[str, object] = {
         "seed": options.seed,
         "smallest gain worth having": f"{options.delta:.1%}",
-        "seconds": round(time.monotonic() - began),
     }
     text = report.markdown(simulated, measured, settings, searches, real_searches)
     data = {
