@@ -182,6 +182,7 @@ def calls_of(model: torch.nn.Module, *sizes: int) -> engines.Calls:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # those of the export
 @pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason='not installed: pip install "hotlap[onnx]"')
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_the_graph_runs_with_the_provider_of_the_cpu_as_a_stand_in(tmp_path: Path, precision: str) -> None:
