@@ -55,11 +55,9 @@ data = TensorDataset(torch.randn(100_000, 64), torch.randint(0, 10, (100_000,)))
 train(DistributedDataParallel(network(64)), DataLoader(data, batch_size=64 if rank == 0 else 128))
 """
 DISAGREEING = """
-model = DistributedDataParallel(network(64)).module  # gradients are never exchanged
-with torch.no_grad():
-    for it in model.parameters():
-        it.mul_(1 + 2 * rank)
-train(model, forever(64, 64))
+# The inputs of one rank are not normalised.
+batches = ((x * (1 + 20 * rank), y) for x, y in forever(64, 64))
+train(DistributedDataParallel(network(64)), batches)
 """
 CHECKPOINTS = """
 import os
