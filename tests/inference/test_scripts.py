@@ -137,11 +137,12 @@ def test_the_patched_script_runs_and_answers_the_same(
     shutil.copy(Path(__file__).with_name("answering.py"), script)
     monkeypatch.chdir(tmp_path)
     before = answers(script)
-    words = ["infer", "--quiet", "--delta", "0.9", "--rounds", "4", "--only", "inference-mode"]
+    words = ["infer", "--quiet", "--budget", "90s", "--delta", "0.9", "--rounds", "4", "--only", "inference-mode"]
     assert main([*words, "serve.py", "1000000"]) in (0, 1)
     (folder,) = (it for it in (tmp_path / ".hotlap" / "infer").iterdir() if it.is_dir())
     with open_study(folder) as journal:  # what would be kept on another machine
-        journal.save(msgspec.structs.replace(api.load_study(folder), plan=Plan(settings=settings)))
+        found = msgspec.structs.replace(api.load_study(folder), plan=Plan(settings=settings), status="finished")
+        journal.save(found)
     capsys.readouterr()
     assert main(["patch", "--write", "--delta", "0.9", str(folder)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
