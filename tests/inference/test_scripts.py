@@ -138,7 +138,7 @@ def test_the_patched_script_runs_and_answers_the_same(
     monkeypatch.chdir(tmp_path)
     before = answers(script)
     words = ["infer", "--quiet", "--budget", "90s", "--delta", "0.9", "--rounds", "4", "--only", "inference-mode"]
-    assert main([*words, "serve.py", "1000000"]) in (0, 1)
+    assert main([*words, "serve.py", "1000000"]) in (0, 1, 4)
     (folder,) = (it for it in (tmp_path / ".hotlap" / "infer").iterdir() if it.is_dir())
     with open_study(folder) as journal:  # what would be kept on another machine
         found = msgspec.structs.replace(api.load_study(folder), plan=Plan(settings=settings), status="finished")
