@@ -13,6 +13,7 @@ import math
 import random
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -47,7 +48,9 @@ def drive(
 ) -> list[Answer]:
     """Send the requests in turn at these times, and wait for all answers."""
     bodies = [_message(json.dumps(it).encode()) for it in requests]
-    return asyncio.run(_driven(port, bodies, times, keep_outputs))
+    # On a thread of its own, since the caller's may have an event loop that runs.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(_driven(port, bodies, times, keep_outputs))).result()
 
 
 def percentile(seconds: Sequence[float], share: float) -> float:

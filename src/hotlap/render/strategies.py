@@ -41,7 +41,7 @@ def reasons(choice: StrategyChoice) -> Iterator[str]:
     """Why strategies were not tried."""
     for it in choice.forecasts:
         if it.reason:
-            yield f"{_name(it.strategy, it.reshards)}: {it.reason}"
+            yield f"{_name(it.strategy, it.reshards)}: {text.one_line(it.reason)}"
 
 
 def remarks(choice: StrategyChoice) -> Iterator[str]:

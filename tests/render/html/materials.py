@@ -47,6 +47,8 @@ from hotlap.records import (
     Setting,
     Skipped,
     Steps,
+    StrategyChoice,
+    StrategyForecast,
     TaskQuality,
     Timings,
     WatchedRun,
@@ -290,6 +292,16 @@ def sampled(faster: float = 1.0) -> LineSamples:
     )
 
 
+def strategy_choice(reason: str = "Its estimated memory exceeds that of the device.") -> StrategyChoice:
+    sharded = Setting(lever="sharded-optimizer", values=())
+    whole = Setting(lever="fully-sharded", values=(("reshard", True),))
+    forecasts = (
+        StrategyForecast(strategy="zero-1", setting=sharded, ratio=0.97, error=0.26, peak_bytes=2**30, order=1),
+        StrategyForecast(strategy="fsdp2", reshards=True, setting=whole, ratio=1.3, error=0.54, reason=reason),
+    )
+    return StrategyChoice(ranks=2, strategy="ddp", step_seconds=0.2, peak_bytes=2**31, forecasts=forecasts)
+
+
 def full_material(folder: Path) -> Material:
     rates = loader_rates()
     study = msgspec.structs.replace(
@@ -306,6 +318,7 @@ def full_material(folder: Path) -> Material:
         memory_estimate=estimate(),
         scale=scale_prediction(),
         process_scaling=process_scaling(),
+        strategies=strategy_choice(),
         candidates=candidates(),
         baseline=padded(),
         watch=WatchedRun(seconds=60.0, steps=300, remarks=("Steps were timed in bunches.",)),
@@ -358,6 +371,7 @@ def hostile_material(folder: Path) -> Material:
         ),
         memory_estimate=MemoryEstimate(peaks=(EstimatedPeak(error=ATTACK),)),
         scale=msgspec.structs.replace(scale_prediction(), assumptions=(ATTACK,)),
+        strategies=strategy_choice(ATTACK),
         candidates=(
             Candidate(
                 plan=Plan(settings=(setting,)),

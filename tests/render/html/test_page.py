@@ -26,9 +26,9 @@ from hotlap.render.material import Material
 
 LARGEST_BYTES = 2_100_000
 SECTIONS = (
-    "evidence", "losses", "step", "watch", "metrics", "levers", "candidates", "padding", "ceilings", "loader",
-    "memory-estimate", "memory-account", "batch-search", "batch-sizes", "scale", "processes", "findings", "timeline",
-    "loss-scale", "memory", "costs", "patch", "files", "hosts", "warnings", "machine", "next", "words",
+    "evidence", "losses", "step", "watch", "metrics", "levers", "strategies", "candidates", "padding", "ceilings",
+    "loader", "memory-estimate", "memory-account", "batch-search", "batch-sizes", "scale", "processes", "findings",
+    "timeline", "loss-scale", "memory", "costs", "patch", "files", "hosts", "warnings", "machine", "next", "words",
 )  # fmt: skip
 
 

@@ -351,9 +351,10 @@ def test_every_lever_says_what_it_needs(tmp_path: Path) -> None:
     values |= {"dtype": "bfloat16", "share": "all", "micro_batches": 2, "every_steps": 50, "own": 8, "size": 16}
     values |= {"library": "jemalloc", "kernel": "math"}
     values |= {"bucket_cap_mb": 50, "reshard_after_forward": True, "reshard": True, "ahead": "forward"}
-    values |= {"workers": "anywhere", "merged": 2}
+    values |= {"workers": "anywhere", "merged": 2, "recipe": "rowwise", "compile": False, "loss": "own"}
     for lever in all_levers().values():
-        needed = {name: values[name] for name, it in lever.parameters.items() if it.required}
+        of_lever = values | ({"dtype": "float8_e4m3fn"} if lever.name == "float8-linear" else {})
+        needed = {name: of_lever[name] for name, it in lever.parameters.items() if it.required}
         changes = lever.rewrite(FACTS, make_setting(lever.name, **needed))  # type: ignore[arg-type]
         assert changes
         assert not any("does not define" in getattr(it, "reason", "") for it in changes)
