@@ -9,8 +9,9 @@ For each example:
    than one that did not fit. All are alive at once and take turns block by block, in two replicates of fresh launches;
    the second is left out if the first took too long.
 3. **Comparison**: the fastest size of the sweep other than the knee takes turns with the knee in five further
-   replicates of fresh launches. These alone say by how much the knee is slower, with a 95 % interval of Student over
-   replicates: the fastest of several noisy sizes looks faster than it is, so what chose it does not count.
+   replicates of fresh launches, and in twenty more where these leave it open. These alone say by how much the knee is
+   slower, with an interval of Student over replicates that is 95 % for the two looks together: the fastest of several
+   noisy sizes looks faster than it is, so what chose it does not count.
 
 The search promises a knee within 3 % of the best throughput. The result is *kept* where the interval is below 3 %,
 *broken* where it is above, and else *open*. How far estimates of memory are off is measured by ``bench.estimate``.
@@ -85,10 +86,17 @@ SWEEP_SECONDS = 30.0
 """A sweep has another replicate if those before took less than this."""
 
 CONFIRMING_REPLICATES = 5
-COMPARED_SECONDS = 30.0
-"""What a replicate of the comparison is to time. Samples vary in length, so that few steps say little."""
+MORE_REPLICATES = 20
+"""Taken where those leave the result open, and timed more briefly: then it is launches that differ."""
+
+COMPARED_SECONDS, FURTHER_SECONDS = 30.0, 8.0
+"""What a replicate of the comparison is to time, and one of those that follow. Samples vary in length, so that few
+steps say little."""
+
 MOST_ROUNDS = 200
-CONFIDENCE = 0.95
+CONFIDENCE = 0.975
+"""Of the interval at each of the two looks at the result, so that it is 95 % for both together."""
+
 PROMISED = 0.03
 ROUNDS = 6
 BLOCK_STEPS = 2
@@ -142,18 +150,27 @@ def rival_of(progress: Progress) -> int:
 
 
 def rounds_of(progress: Progress, sizes: Sequence[int]) -> int:
-    """The rounds in which these sizes train for so long as a comparison lasts, by what the sweep saw of them."""
+    """The rounds in which these sizes train for so long as a replicate lasts, by what the sweep saw of them."""
+    timed = COMPARED_SECONDS if len(progress.compared) < CONFIRMING_REPLICATES else FURTHER_SECONDS
     own = progress.search.own if progress.search is not None else 1
     rates = {it.size: it.rate for it in rates_of(progress)}
     seconds = sum(progress.step_seconds * size / own / rates.get(size, 1.0) for size in sizes)
-    return max(ROUNDS, min(MOST_ROUNDS, round(COMPARED_SECONDS / (BLOCK_STEPS * seconds)))) if seconds > 0 else ROUNDS
+    return max(ROUNDS, min(MOST_ROUNDS, round(timed / (BLOCK_STEPS * seconds)))) if seconds > 0 else ROUNDS
 
 
 def slower_of(progress: Progress) -> Estimate | None:
     """The seconds per sample of the knee as a ratio to the rival's: above 1 the knee is slower. None if unfinished."""
-    if len(progress.compared) < CONFIRMING_REPLICATES:
+    if len(progress.compared) < replicates_of(progress):
         return None
     return geometric(progress.compared, "x", CONFIDENCE)
+
+
+def replicates_of(progress: Progress) -> int:
+    """How many replicates the comparison takes, by the first of them."""
+    first = progress.compared[:CONFIRMING_REPLICATES]
+    if len(first) < CONFIRMING_REPLICATES or verdict_of(geometric(first, "x", CONFIDENCE)) != "open":
+        return CONFIRMING_REPLICATES
+    return CONFIRMING_REPLICATES + MORE_REPLICATES
 
 
 def main(words: list[str]) -> None:
@@ -240,7 +257,7 @@ class Bench:
         timer = _Turns(self.workload, self.executor(), changer)
         self._sweep(timer, sizes_around(search, self._largest(search)))
         rival = rival_of(self.progress)
-        while rival and len(self.progress.compared) < CONFIRMING_REPLICATES:
+        while rival and len(self.progress.compared) < replicates_of(self.progress):
             sizes = (rival, search.knee)
             number = SWEEP_REPLICATES + len(self.progress.compared)
             turns, _ = timer.taken(sizes, number, rounds_of(self.progress, sizes))
@@ -400,7 +417,8 @@ def text_of(found: Sequence[Progress]) -> str:
     lines += [
         f"Throughput is a ratio to that of the script's own size, from up to {SWEEP_REPLICATES} replicates. *Knee "
         f"slower by* compares the knee with the fastest other size of the sweep in {CONFIRMING_REPLICATES} further "
-        f"replicates of fresh launches, with the {100 * CONFIDENCE:.0f} % interval; below 0 the knee is faster. It is "
+        f"replicates of fresh launches, and {MORE_REPLICATES} more where these leave it open, with the "
+        f"{100 * CONFIDENCE:g} % interval, so that both looks have 95 %; below 0 the knee is faster. It is "
         f"*kept* where the whole interval is within the {100 * PROMISED:.0f} % that the search promises, *broken* "
         f"where it is beyond, and else *open*. Launches are processes of the script. The search had a budget of "
         f"{SEARCH_SECONDS:.0f} s; sizes whose step takes more than about {MOST_STEP_SECONDS:g} s are not part of the "

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.batch.__main__ import (
     CONFIRMING_REPLICATES,
+    MORE_REPLICATES,
     MOST_SIZES,
     SWEEP_REPLICATES,
     Bench,
@@ -25,6 +26,7 @@ from bench.batch.__main__ import (
     cells,
     largest_of,
     rates_of,
+    replicates_of,
     rival_of,
     sizes_around,
     slower_of,
@@ -125,6 +127,15 @@ def test_the_interval_is_as_wide_as_launches_differ(noise: float) -> None:
     assert slower is not None
     width = slower.high / slower.low - 1
     assert width < 0.02 if noise == 0.001 else width > 0.03
+
+
+def test_a_comparison_that_stays_open_has_more_replicates() -> None:
+    noisy = measured(fixed_share=0.3, launch_noise=0.1)
+    assert len(noisy.compared) == replicates_of(noisy) == CONFIRMING_REPLICATES + MORE_REPLICATES
+    sure = measured(fixed_share=0.8, largest_scale=4.0)
+    assert len(sure.compared) == replicates_of(sure) == CONFIRMING_REPLICATES
+    first = noisy.compared[:CONFIRMING_REPLICATES]
+    assert slower_of(msgspec.structs.replace(noisy, compared=first)) is None, "it is not finished"
 
 
 def test_a_comparison_that_fails_is_said() -> None:
