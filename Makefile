@@ -64,6 +64,7 @@ device-lines: $(TEST_READY)  ## what ran on the CPU and on the simulated device,
 
 bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to docs/benchmarks
 	$(RUN) -m bench.overhead --out docs/benchmarks/overhead
+	-$(RUN) -m bench.watch --out docs/benchmarks/watch --pieces build/watch
 	$(RUN) -m bench.isolation --out docs/benchmarks/isolation
 	$(RUN) -m bench.estimate --out docs/benchmarks/estimate --pieces build/estimate
 	$(RUN) -m bench.batch --out docs/benchmarks/batch --pieces build/batch

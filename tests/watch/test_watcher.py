@@ -123,13 +123,20 @@ def test_another_optimizer_wakes_the_clock(watched: Watched) -> None:
 PER_STEP = ("around_fetch", "before_forward", "after_forward", "before_backward", "after_backward", "before_update")
 
 
+class OfTwoReports(torch.optim.SGD):
+    """Its step calls its parent's, so that torch reports both."""
+
+    def step(self, closure: Any = None) -> Any:
+        return super().step(closure)
+
+
 class Training:
     """One model with one optimizer, whose steps are made by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, optimizer: type[torch.optim.SGD] = torch.optim.SGD) -> None:
         torch.manual_seed(0)
         self._model = nn.Sequential(nn.Linear(8, 1))
-        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.01)
+        self.optimizer = optimizer(self._model.parameters(), lr=0.01)
         self._data = DataLoader(TensorDataset(torch.randn(64, 8)), batch_size=8)
         self._batches = iter(self._data)
 
@@ -140,8 +147,8 @@ class Training:
             self._batches = iter(self._data)
             (batch,) = next(self._batches)
         self._model(batch).pow(2).mean().backward()
-        self._optimizer.step()
-        self._optimizer.zero_grad()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
     def rest(self, clock: LongRunClock) -> None:
         """Train until the clock rests."""
@@ -184,6 +191,25 @@ def test_its_hooks_are_gone_while_it_rests_and_return_to_their_places(
         clock.wake(within_step=False)
         assert {name: getattr(hooks, name) for name in PER_STEP} == whole
     assert not clock.resting
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, OfTwoReports])
+def test_steps_that_a_lever_leaves_out_count_while_it_rests(
+    optimizer: type[torch.optim.SGD], watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "ROW_SECONDS", math.inf)
+    torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.01)  # torch reports the parent's steps too from now on
+    clock, training = watched.clock, Training(optimizer)
+    for _ in range(40):
+        training.step()
+    training.rest(clock)
+    clock._rest_until = clock.all_steps + 1000
+    training.step()
+    before = clock.all_steps
+    for _ in range(100):
+        for skipped in watched.interception.hooks.update_skipped:
+            skipped(training.optimizer)
+    assert clock.resting and clock.all_steps == before + 100
 
 
 def test_what_the_script_sees_of_torch_is_the_same_while_it_rests(
@@ -241,12 +267,8 @@ def test_compiled_code_is_not_compiled_again(watched: Watched, monkeypatch: pyte
 
 
 def test_a_step_that_calls_that_of_its_parent_counts_once(watched: Watched) -> None:
-    class Derived(torch.optim.SGD):
-        def step(self, closure: Any = None) -> Any:
-            return super().step(closure)
-
     model = nn.Linear(4, 1)
-    optimizer = Derived(model.parameters(), lr=0.01)
+    optimizer = OfTwoReports(model.parameters(), lr=0.01)
     torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.01)  # torch reports the parent's steps too from now on
     for _ in range(1500):
         model(torch.ones(2, 4)).mean().backward()

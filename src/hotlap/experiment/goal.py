@@ -94,9 +94,9 @@ class Goal:
         return 1 / ratio if ratio is not None else None
 
     def uses(self, turns: Replicate, arm: int, *, has_own_launch: bool) -> tuple[LimitUse, ...]:
-        """What an arm of one replicate used of everything limited, as far as it is known.
+        """For each limit whose metric is known, what an arm of one replicate used of it.
 
-        Of a process that all arms share (``has_own_launch`` is false) only the time of each arm is known.
+        Where all arms share a process (``has_own_launch`` is false), only the time of each is known.
         """
         found: list[LimitUse] = []
         for limit in self.objective.limits:

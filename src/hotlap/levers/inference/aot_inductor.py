@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING
 
 from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.engines import (
+    NOT_IN_SOURCE,
     Calls,
     Engine,
     calibration_count,
@@ -47,7 +48,7 @@ from hotlap.levers.support.engines import (
 )
 from hotlap.levers.support.programs import PACKAGE, compile_package
 from hotlap.levers.support.situations import device_kind, make_setting
-from hotlap.records import EngineReport, NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
+from hotlap.records import EngineReport, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -91,7 +92,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The calls are hotlap's own; the package is what is deployed."""
-    return (NoSourceForm(reason="The engine runs an exported model, which cannot be written into the source."),)
+    return NOT_IN_SOURCE
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

@@ -36,14 +36,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work
-from hotlap.levers.support.engines import Calls, Engine, calibration_count, completed, obstacle_of, take_over
+from hotlap.levers.support.engines import (
+    NOT_IN_SOURCE,
+    Calls,
+    Engine,
+    calibration_count,
+    completed,
+    obstacle_of,
+    take_over,
+)
 from hotlap.levers.support.onnx_graphs import MODEL_FILE, executed, export
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
     EngineReport,
-    NoSourceForm,
     Proof,
     ScriptFacts,
     Setting,
@@ -103,7 +110,7 @@ _STATIC = make_setting("onnx-runtime", precision="int8-static", per_channel=True
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The calls are hotlap's own; the engine's files are what is deployed."""
-    return (NoSourceForm(reason="The engine runs an exported model, which cannot be written into the source."),)
+    return NOT_IN_SOURCE
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING
 from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.engines import (
     FEWEST_CALIBRATION_INPUTS,
+    NOT_IN_SOURCE,
     Calls,
     Engine,
     completed,
@@ -49,7 +50,6 @@ from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
     EngineReport,
-    NoSourceForm,
     Proof,
     ScriptFacts,
     Setting,
@@ -97,7 +97,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The calls are hotlap's own; the engine's files are what is deployed."""
-    return (NoSourceForm(reason="The engine runs an exported model, which cannot be written into the source."),)
+    return NOT_IN_SOURCE
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

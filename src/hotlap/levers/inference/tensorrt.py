@@ -37,9 +37,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hotlap.levers.api import Parameter, Work
-from hotlap.levers.support.engines import Calls, Engine, completed, gpu_obstacle_of, take_over
+from hotlap.levers.support.engines import NOT_IN_SOURCE, Calls, Engine, completed, gpu_obstacle_of, take_over
 from hotlap.levers.support.situations import make_setting, native_dtypes
-from hotlap.records import EngineReport, NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
+from hotlap.records import EngineReport, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -75,7 +75,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The calls are hotlap's own; the engine's files are what is deployed."""
-    return (NoSourceForm(reason="The engine runs an exported model, which cannot be written into the source."),)
+    return NOT_IN_SOURCE
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

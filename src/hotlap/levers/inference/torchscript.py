@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work
-from hotlap.levers.support.engines import Calls, Engine, completed, take_over
+from hotlap.levers.support.engines import NOT_IN_SOURCE, Calls, Engine, completed, take_over
 from hotlap.levers.support.situations import make_setting, models_with, without_model
-from hotlap.records import EngineReport, NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
+from hotlap.records import EngineReport, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -66,7 +66,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The calls are hotlap's own; the recorded model is what is deployed."""
-    return (NoSourceForm(reason="The engine runs an exported model, which cannot be written into the source."),)
+    return NOT_IN_SOURCE
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

@@ -27,7 +27,7 @@ import msgspec
 
 from hotlap.levers.support.situations import accelerator, device_kind, without_model
 from hotlap.levers.support.structures import named_tensors, rebuilt
-from hotlap.records import BUILT_ENGINES, EngineReport, OperatorShare, Setting, Situation, Skipped
+from hotlap.records import BUILT_ENGINES, EngineReport, NoSourceForm, OperatorShare, Setting, Situation, Skipped
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -39,6 +39,9 @@ CONTRACT, LOADER, REQUIREMENTS = "contract.json", "load.py", "requirements.txt"
 """The files of a deployed model besides the engine's own."""
 
 _BUILT = "built.json"
+
+NOT_IN_SOURCE = (NoSourceForm(reason="The engine runs an exported model, which cannot be written into the source."),)
+"""What every engine's lever says of a patch."""
 
 MOST_CALIBRATION_INPUTS = 64
 FEWEST_CALIBRATION_INPUTS = 4
