@@ -133,7 +133,7 @@ $(OLDEST_READY): pyproject.toml
 	@touch $@
 
 $(DEMO_READY): $(VENV)/.ready-torch pyproject.toml
-	$(VENV)/bin/python -m pip install -q -c constraints.txt -e ".[demo]"
+	$(VENV)/bin/python -m pip install -q -c constraints.txt -e ".[demo,report,source]"
 	@touch $@
 
 $(TEST_READY): $(VENV)/.ready-torch pyproject.toml

@@ -62,6 +62,10 @@ class Parser(argparse.ArgumentParser):
         """Return what the command takes besides options, except a script with its arguments."""
         return tuple(it for it in self._actions if not it.option_strings)
 
+    def flag_of(self, name: str) -> str:
+        """Return the option that sets the value of that name."""
+        return next(it.option_strings[-1] for it in self._actions if it.dest == name)
+
     def split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """Split the words into hotlap's options and the script with its arguments."""
         index = 0

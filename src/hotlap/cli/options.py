@@ -287,8 +287,7 @@ def refuse_changed(parser: Parser, choices: argparse.Namespace, names: Sequence[
     """Raise :class:`UsageError` when one of these options is given together with ``--resume``."""
     for name in names:
         if getattr(choices, name) != parser.get_default(name):
-            flag = "--from" if name == "source" else f"--{name.replace('_', '-')}"
             raise UsageError(
-                f"{flag} cannot be given with --resume.",
+                f"{parser.flag_of(name)} cannot be given with --resume.",
                 remedy="A study continues with its original options; omit it, or begin a new study.",
             )

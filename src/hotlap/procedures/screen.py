@@ -450,9 +450,10 @@ def _let_go(
         best = max(seen, key=lambda it: it.gain or 0.0)
         gain, of_speed = best.gain or 0.0, draft.study.objective.metric == SECONDS_PER_SAMPLE
         shown = ratio(gain) if of_speed or not gain else f"{ratio(1 / gain)} the amount without it"
+        despite = f", even with run-to-run noise of {share(noise)}" if noise else ""
         text = (
-            f"A first measurement (one replicate, no interval) showed {shown}: a gain of "
-            f"{share(delta)} is unlikely, even with run-to-run noise of {share(noise)}."
+            f"A first measurement (one replicate, no interval) showed {shown}: a gain of {share(delta)} is "
+            f"unlikely{despite}."
         )
         report = best.compile if best.compile and best.compile.seconds else None
         no_gain = NoGain(metric=draft.study.objective.metric, reason=text)

@@ -114,12 +114,11 @@ def _not_faster(speed: SpeedComparison, measured: str) -> str:
 def _nothing_faster(study: Study) -> Headline:
     if study.plan.settings:
         return Headline("neutral", f"Not verified: {_so_far(study)}")
-    sentence, metric = "No lever made it faster.", _other_metric(study)
-    if not metric and any(_lost(study)):
-        sentence = "No lever made it faster with the same results."
+    metric, limits = _other_metric(study), limit_words(study.objective)
     if metric:
-        limits = limit_words(study.objective)
         sentence = f"No lever improved the {metric}{f' with {limits}' if limits else ''}."
+    else:
+        sentence = f"No lever made it faster{' with the same results' if any(_lost(study)) else ''}."
     return Headline("neutral", sentence, tuple(_reasons(study)))
 
 
@@ -131,8 +130,7 @@ def _reasons(study: Study) -> list[str]:
         phase, share = bottleneck(study.account_before)
         if phase:
             found.append(f"Most of a step is {phase} ({text.share(share)}).")
-    if not _other_metric(study):
-        found += _lost(study)
+    found += _lost(study)
     groups = [f"{len(levers)} {words}" for words, levers in _by_result(study) if levers]
     if groups:
         found.append(f"Of {text.count(len(study.outcomes), 'lever')}: {text.listed(groups)}.")
@@ -140,13 +138,15 @@ def _reasons(study: Study) -> list[str]:
 
 
 def _lost(study: Study) -> Iterator[str]:
-    """The levers that were faster and changed the results."""
+    """Where speed is the goal, the levers that were faster and changed the results."""
+    if _other_metric(study):
+        return
     for it in study.outcomes:
         if isinstance(it.verdict, QualityLost) and it.verdict.comparison is not None:
             speed = it.verdict.comparison.speed
             if speed.speedup.low > 1:
                 measured = text.speedup(speed.speedup, speed.confidence)
-                yield f"{it.lever} was faster, {measured}, but changed the results."
+                yield f"{text.one_line(it.lever)} was faster, {measured}, but changed the results."
 
 
 def _by_result(study: Study) -> list[tuple[str, list[str]]]:
