@@ -14,6 +14,9 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The file names of each, the one that does no more than allocate first."""
 
+PRELOADED = ("jemalloc", "tcmalloc", "mimalloc", "tbbmalloc")
+"""Parts of the names of libraries that replace the C library's allocator."""
+
 _FOLDERS = ("usr/local/lib", "usr/lib64", "usr/lib", "lib64", "lib")
 
 

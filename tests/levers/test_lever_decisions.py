@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.levers.data import device_prefetch, loader
-from hotlap.levers.host import cpu_threads, huge_pages
+from hotlap.levers.host import cpu_threads, huge_pages, keep_freed_memory
 from hotlap.levers.kernels import channels_last, compile, cudnn_benchmark, sdpa_attention
 from hotlap.levers.optimizer import fused_optimizer
 from hotlap.levers.precision import matmul_precision, mixed_precision
@@ -271,6 +271,17 @@ def test_huge_pages_keeps_other_tunables(monkeypatch: pytest.MonkeyPatch, presen
     if present is not None:
         monkeypatch.setenv("GLIBC_TUNABLES", present)
     assert huge_pages.environment(make_setting("huge-pages")) == {"GLIBC_TUNABLES": then}
+
+
+def test_freed_memory_is_kept_by_an_allocator_that_nobody_tuned() -> None:
+    def linux(*variables: tuple[str, str]) -> Situation:
+        return on_cpu(Machine(system="Linux", environment=variables))
+
+    assert keep_freed_memory.obstacle(linux()) is None
+    assert "LD_PRELOAD" in reason(keep_freed_memory, linux(("LD_PRELOAD", "/usr/lib/libjemalloc.so.2")))
+    assert already(keep_freed_memory, linux(("MALLOC_TRIM_THRESHOLD_", "0")))
+    assert "Linux" in reason(keep_freed_memory, on_cpu(Machine(system="Darwin 24")))
+    assert "accelerator" in reason(keep_freed_memory, on_gpu())
 
 
 def test_device_prefetch_needs_copies_on_a_gpu() -> None:

@@ -56,6 +56,7 @@ EXPECTED = {
     "gradient-buckets",
     "gradient-compression",
     "huge-pages",
+    "keep-freed-memory",
     "larger-micro-batches",
     "liger-kernels",
     "loader",

@@ -341,7 +341,7 @@ def test_attention(tmp_path: Path) -> None:
     assert 'No call says attn_implementation="eager"' in left_out(tmp_path, new, "sdpa-attention")
 
 
-@pytest.mark.parametrize("lever", ["huge-pages", "device-prefetch"])
+@pytest.mark.parametrize("lever", ["huge-pages", "keep-freed-memory", "device-prefetch"])
 def test_levers_without_a_form_in_source_say_so(tmp_path: Path, lever: str) -> None:
     assert left_out(tmp_path, "import torch\n", lever).endswith(".")
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 title = "Memory in pages of two megabytes"
 proof: Proof = "exact"
-addresses = ("dominant-operator",)
+addresses = ("page-faults", "dominant-operator")
 parameters: dict[str, Parameter] = {}
 
 VARIABLE = "GLIBC_TUNABLES"

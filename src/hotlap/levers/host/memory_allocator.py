@@ -28,7 +28,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotlap.allocators import LIBRARIES, installed
+from hotlap.allocators import LIBRARIES, PRELOADED, installed
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.situations import bound_of_computing, device_kind, make_setting
 from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
@@ -38,11 +38,10 @@ if TYPE_CHECKING:
 
 title = "Memory from another allocator"
 proof: Proof = "exact"
-addresses = ("dominant-operator",)
+addresses = ("page-faults",)
 parameters = {"library": Parameter(str, choices=tuple(LIBRARIES))}
 
 VARIABLE = "LD_PRELOAD"
-_NAMES = ("jemalloc", "tcmalloc", "mimalloc", "tbbmalloc")
 _MAPS = Path("/proc/self/maps")
 
 
@@ -51,7 +50,7 @@ def obstacle(situation: Situation) -> Skipped | None:
     machine = situation.machine
     if device_kind(situation) != "cpu":
         return Skipped(reason="The model's tensors are in an accelerator's memory, which this does not affect.")
-    if any(it in dict(machine.environment).get(VARIABLE, "") for it in _NAMES):
+    if any(it in dict(machine.environment).get(VARIABLE, "") for it in PRELOADED):
         return Skipped(reason=f"{VARIABLE} already has another allocator.", already=True)
     if not machine.allocators:
         return Skipped(reason="Neither jemalloc nor tcmalloc is installed in a folder of the system's libraries.")
