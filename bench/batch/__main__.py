@@ -9,9 +9,10 @@ For each example:
    than one that did not fit. All are alive at once and take turns block by block, in two replicates of fresh launches;
    the second is left out if the first took too long.
 3. **Comparison**: the fastest size of the sweep other than the knee takes turns with the knee in five further
-   replicates of fresh launches, and in twenty more where these leave it open. These alone say by how much the knee is
-   slower, with an interval of Student over replicates that is 95 % for the two looks together: the fastest of several
-   noisy sizes looks faster than it is, so what chose it does not count.
+   replicates of fresh launches. These alone say by how much the knee is slower, with an interval of Student over
+   replicates: the fastest of several noisy sizes looks faster than it is, so what chose it does not count. Where they
+   leave it open, both sizes take turns within a launch, in five fresh ones: launches of a script whose large tensors
+   are freed in every step differ by a tenth, as its memory happens to lie. The interval is 95 % for both looks.
 
 The search promises a knee within 3 % of the best throughput. The result is *kept* where the interval is below 3 %,
 *broken* where it is above, and else *open*. How far estimates of memory are off is measured by ``bench.estimate``.
@@ -32,10 +33,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 import msgspec
 
+from bench.batch.taking_turns import TakingTurns, seconds_per_sample
 from bench.pieces import store, stored
 from bench.report import command_line, table, write
 from hotlap.api import local_executor
@@ -86,12 +88,15 @@ SWEEP_SECONDS = 30.0
 """A sweep has another replicate if those before took less than this."""
 
 CONFIRMING_REPLICATES = 5
-MORE_REPLICATES = 20
-"""Taken where those leave the result open, and timed more briefly: then it is launches that differ."""
+COMPARED_SECONDS = 30.0
+"""What a replicate of the comparison is to time. Samples vary in length, so that few steps say little."""
 
-COMPARED_SECONDS, FURTHER_SECONDS = 30.0, 8.0
-"""What a replicate of the comparison is to time, and one of those that follow. Samples vary in length, so that few
-steps say little."""
+SHARED_LAUNCHES = 5
+"""Launches in which both sizes take turns, where the replicates leave the result open."""
+
+SHARED_ROUNDS = 24
+SHARED_BLOCK_STEPS = 12
+"""Steps of a block of the larger size; the smaller one takes as many samples."""
 
 MOST_ROUNDS = 200
 CONFIDENCE = 0.975
@@ -110,7 +115,8 @@ class Progress(msgspec.Struct, kw_only=True):
 
     ``search`` is None before the search, and ``trouble`` says why it found no knee. ``swept`` has for each replicate
     the logarithm of each size's throughput as a ratio to the own size's, and ``compared`` for each replicate that of
-    the knee's seconds per sample as a ratio to the rival's. Launches are processes of the script, ``sweep_launches``
+    the knee's seconds per sample as a ratio to the rival's, and ``shared`` the same for each launch in which both took
+    turns. Launches are processes of the script, ``sweep_launches``
     those of sweep and comparison; ``disturbed`` counts their replicates that other processes disturbed.
     """
 
@@ -124,6 +130,7 @@ class Progress(msgspec.Struct, kw_only=True):
     swept: tuple[dict[int, float], ...] = ()
     swept_seconds: float = 0.0
     compared: tuple[float, ...] = ()
+    shared: tuple[float, ...] = ()
     sweep_launches: int = 0
     disturbed: int = 0
 
@@ -151,26 +158,26 @@ def rival_of(progress: Progress) -> int:
 
 def rounds_of(progress: Progress, sizes: Sequence[int]) -> int:
     """The rounds in which these sizes train for so long as a replicate lasts, by what the sweep saw of them."""
-    timed = COMPARED_SECONDS if len(progress.compared) < CONFIRMING_REPLICATES else FURTHER_SECONDS
     own = progress.search.own if progress.search is not None else 1
     rates = {it.size: it.rate for it in rates_of(progress)}
     seconds = sum(progress.step_seconds * size / own / rates.get(size, 1.0) for size in sizes)
-    return max(ROUNDS, min(MOST_ROUNDS, round(timed / (BLOCK_STEPS * seconds)))) if seconds > 0 else ROUNDS
+    return max(ROUNDS, min(MOST_ROUNDS, round(COMPARED_SECONDS / (BLOCK_STEPS * seconds)))) if seconds > 0 else ROUNDS
 
 
 def slower_of(progress: Progress) -> Estimate | None:
-    """The seconds per sample of the knee as a ratio to the rival's: above 1 the knee is slower. None if unfinished."""
-    if len(progress.compared) < replicates_of(progress):
+    """The seconds per sample of the knee as a ratio to the rival's: above 1 the knee is slower. None if unfinished.
+
+    It is from launches of either size, unless these leave the result open and both have taken turns within launches.
+    """
+    if len(progress.compared) < CONFIRMING_REPLICATES:
         return None
-    return geometric(progress.compared, "x", CONFIDENCE)
+    found = progress.shared if len(progress.shared) == SHARED_LAUNCHES else progress.compared
+    return geometric(found, "x", CONFIDENCE)
 
 
-def replicates_of(progress: Progress) -> int:
-    """How many replicates the comparison takes, by the first of them."""
-    first = progress.compared[:CONFIRMING_REPLICATES]
-    if len(first) < CONFIRMING_REPLICATES or verdict_of(geometric(first, "x", CONFIDENCE)) != "open":
-        return CONFIRMING_REPLICATES
-    return CONFIRMING_REPLICATES + MORE_REPLICATES
+def is_open(progress: Progress) -> bool:
+    """Whether launches of either size have left the result open, and both sizes have not taken turns enough."""
+    return verdict_of(slower_of(progress)) == "open" and len(progress.shared) < SHARED_LAUNCHES
 
 
 def main(words: list[str]) -> None:
@@ -235,6 +242,11 @@ def largest_of(search: BatchSearch, step_seconds: float, cap: int) -> int:
     return max(search.knee, min(cap, by_time, by_memory))
 
 
+def turns_of(workload: Workload, turns: TakingTurns) -> list[dict[int, float]]:
+    """One launch of a script in which batch sizes take turns."""
+    return seconds_per_sample(workload.python, workload.target, workload.arguments, turns, workload.directory)
+
+
 @dataclass(kw_only=True)
 class Bench:
     """One script: everything that ``progress`` lacks is measured and stored."""
@@ -244,6 +256,7 @@ class Bench:
     choices: BatchChoices
     progress: Progress
     store: Callable[[Progress], None] = lambda progress: None
+    take_turns: Callable[[Workload, TakingTurns], list[dict[int, float]]] = turns_of
     clock: Callable[[], float] = time.monotonic
 
     def run(self) -> Progress:
@@ -257,7 +270,7 @@ class Bench:
         timer = _Turns(self.workload, self.executor(), changer)
         self._sweep(timer, sizes_around(search, self._largest(search)))
         rival = rival_of(self.progress)
-        while rival and len(self.progress.compared) < replicates_of(self.progress):
+        while rival and len(self.progress.compared) < CONFIRMING_REPLICATES:
             sizes = (rival, search.knee)
             number = SWEEP_REPLICATES + len(self.progress.compared)
             turns, _ = timer.taken(sizes, number, rounds_of(self.progress, sizes))
@@ -266,7 +279,15 @@ class Bench:
                 break
             one, other = (fmean(map(math.log, it)) for it in turns.rounds)
             self._note(turns, compared=(*self.progress.compared, other - one))
+        while is_open(self.progress) and not self.choices.flag:
+            rounds = self.take_turns(self.workload, self._taking_turns(rival, search.knee))
+            logs = [math.log(it[search.knee] / it[rival]) for it in rounds]
+            self._keep(shared=(*self.progress.shared, median(logs)), sweep_launches=self.progress.sweep_launches + 1)
         return self.progress
+
+    def _taking_turns(self, *sizes: int) -> TakingTurns:
+        samples = SHARED_BLOCK_STEPS * max(sizes)
+        return TakingTurns(sizes=sizes, rounds=SHARED_ROUNDS, samples=samples, seed=len(self.progress.shared))
 
     def _largest(self, search: BatchSearch) -> int:
         return largest_of(search, self.progress.step_seconds, self.choices.most or search.largest_fitting)
@@ -363,6 +384,8 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     rival: int = 0
     slower: Estimate | None = None
     verdict: str = ""
+    between_launches: tuple[float, ...] = ()
+    within_launches: tuple[float, ...] = ()
     search_launches: int = 0
     search_seconds: float = 0.0
     sweep_launches: int = 0
@@ -384,6 +407,8 @@ def summary(progress: Progress) -> Row:
         rival=rival_of(progress),
         slower=slower_of(progress),
         verdict=verdict_of(slower_of(progress)),
+        between_launches=progress.compared,
+        within_launches=progress.shared,
         search_launches=search.launches,
         search_seconds=progress.search_seconds,
         sweep_launches=progress.sweep_launches,
@@ -417,8 +442,9 @@ def text_of(found: Sequence[Progress]) -> str:
     lines += [
         f"Throughput is a ratio to that of the script's own size, from up to {SWEEP_REPLICATES} replicates. *Knee "
         f"slower by* compares the knee with the fastest other size of the sweep in {CONFIRMING_REPLICATES} further "
-        f"replicates of fresh launches, and {MORE_REPLICATES} more where these leave it open, with the "
-        f"{100 * CONFIDENCE:g} % interval, so that both looks have 95 %; below 0 the knee is faster. It is "
+        f"replicates of fresh launches; where these leave it open, over {SHARED_LAUNCHES} launches in which both sizes "
+        f"take turns (`within`), each the median of {SHARED_ROUNDS} rounds. The interval is that of "
+        f"{100 * CONFIDENCE:g} %, so that both looks have 95 %; below 0 the knee is faster. It is "
         f"*kept* where the whole interval is within the {100 * PROMISED:.0f} % that the search promises, *broken* "
         f"where it is beyond, and else *open*. Launches are processes of the script. The search had a budget of "
         f"{SEARCH_SECONDS:.0f} s; sizes whose step takes more than about {MOST_STEP_SECONDS:g} s are not part of the "
@@ -456,7 +482,7 @@ def _slower(row: Row) -> str:
     if row.slower is None:
         return ""
     value, low, high = (100 * (1 - 1 / it) for it in (row.slower.value, row.slower.low, row.slower.high))
-    return f"{value:.1f} % ({low:.1f} to {high:.1f})"
+    return f"{value:.1f} % ({low:.1f} to {high:.1f}){', within' if row.within_launches else ''}"
 
 
 if __name__ == "__main__":

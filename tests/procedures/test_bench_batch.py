@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -12,21 +14,20 @@ import pytest
 from fake_script import WORKLOAD, FakeExecutor, FakeScript
 
 from hotlap.experiment.options import BatchChoices
-from hotlap.records import BatchRate, BatchSearch, Estimate
+from hotlap.records import BatchRate, BatchSearch, Estimate, Workload
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.batch.__main__ import (
     CONFIRMING_REPLICATES,
-    MORE_REPLICATES,
     MOST_SIZES,
+    SHARED_LAUNCHES,
     SWEEP_REPLICATES,
     Bench,
     Progress,
     cells,
     largest_of,
     rates_of,
-    replicates_of,
     rival_of,
     sizes_around,
     slower_of,
@@ -34,6 +35,7 @@ from bench.batch.__main__ import (
     text_of,
     verdict_of,
 )
+from bench.batch.taking_turns import TakingTurns, seconds_per_sample
 from bench.pieces import store, stored
 
 
@@ -49,7 +51,11 @@ def bench(progress: Progress | None = None, *, seed: int = 0, **script: Any) -> 
         executors.append(FakeExecutor(FakeScript(**settings), seed=seed))
         return executors[-1]
 
+    def take_turns(workload: Workload, turns: TakingTurns) -> list[dict[int, float]]:
+        return [{it: 1.0 + 0.01 * (it == turns.sizes[0]) for it in turns.sizes}] * turns.rounds
+
     return Bench(
+        take_turns=take_turns,
         workload=WORKLOAD,
         executor=executor,
         choices=BatchChoices(most=128),
@@ -129,13 +135,51 @@ def test_the_interval_is_as_wide_as_launches_differ(noise: float) -> None:
     assert width < 0.02 if noise == 0.001 else width > 0.03
 
 
-def test_a_comparison_that_stays_open_has_more_replicates() -> None:
+def test_where_launches_leave_it_open_sizes_take_turns_within_one() -> None:
     noisy = measured(fixed_share=0.3, launch_noise=0.1)
-    assert len(noisy.compared) == replicates_of(noisy) == CONFIRMING_REPLICATES + MORE_REPLICATES
+    assert len(noisy.compared) == CONFIRMING_REPLICATES and len(noisy.shared) == SHARED_LAUNCHES
+    between = slower_of(msgspec.structs.replace(noisy, shared=noisy.shared[1:]))
+    assert between is not None and verdict_of(between) == "open"
+    within = slower_of(noisy)
+    assert within is not None and within.value == pytest.approx(1 / 1.01) and verdict_of(within) == "kept"
+    assert "within" in cells(noisy)[6]
     sure = measured(fixed_share=0.8, largest_scale=4.0)
-    assert len(sure.compared) == replicates_of(sure) == CONFIRMING_REPLICATES
-    first = noisy.compared[:CONFIRMING_REPLICATES]
-    assert slower_of(msgspec.structs.replace(noisy, compared=first)) is None, "it is not finished"
+    assert len(sure.compared) == CONFIRMING_REPLICATES and sure.shared == ()
+    assert "within" not in cells(sure)[6]
+    unfinished = msgspec.structs.replace(sure, compared=sure.compared[1:])
+    assert slower_of(unfinished) is None
+
+
+SCRIPT = """\
+import sys, time
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+sizes = []
+for epoch in range(1000):
+    for (samples,) in DataLoader(TensorDataset(torch.arange(60.0)), batch_size=int(sys.argv[1]), shuffle=True):
+        time.sleep(0.05)
+        sizes.append(len(samples))
+raise AssertionError("it goes on after all rounds")
+"""
+
+
+def test_a_real_script_trains_with_both_sizes_in_turn(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    turns = TakingTurns(sizes=(4, 16), rounds=5, samples=32, seed=0)
+    rounds = seconds_per_sample(sys.executable, str(script), ["4"], turns, str(tmp_path))
+    assert [set(it) for it in rounds] == [{4, 16}] * 5
+    assert median(it[4] / it[16] for it in rounds) == pytest.approx(4, rel=0.4), "a step takes as long with both"
+
+
+def test_a_script_that_ends_with_an_error_is_an_error(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("raise SystemExit(3)\n", encoding="utf-8")
+    with pytest.raises(subprocess.CalledProcessError):
+        seconds_per_sample(
+            sys.executable, str(script), [], TakingTurns(sizes=(1, 2), rounds=1, samples=2, seed=0), str(tmp_path)
+        )
 
 
 def test_a_comparison_that_fails_is_said() -> None:
