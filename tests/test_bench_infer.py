@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from bench.infer.__main__ import options_for, prepare, text_of
-from bench.infer.case import MOST_TIMED, Case, against_chosen, is_beyond_chance, nearest, renamed
+from bench.infer.case import MOST_TIMED, Case, against_chosen, far_behind, is_beyond_chance, is_open, nearest, renamed
 from bench.infer.engines import ENGINES
 from bench.infer.records import ByHand, Likeness, OnOthers, Row, Searched, Turns
+from bench.pieces import TimeIsUp
 
 from hotlap.experiment.options import Options, check
 from hotlap.levers.api import inference_levers
-from hotlap.records import Crashed, Estimate, OutputQuality, Plan, Replicate, Run, Setting, Stopped, TaskQuality
+from hotlap.measure import speed
+from hotlap.records import (
+    Crashed,
+    Estimate,
+    OutputQuality,
+    Plan,
+    Replicate,
+    Run,
+    Setting,
+    SpeedComparison,
+    Stopped,
+    TaskQuality,
+)
 
 PLAN = Plan(settings=(Setting(lever="compile", values=(("mode", "default"),)),))
 
@@ -126,11 +141,11 @@ def test_what_is_finished_is_not_measured_again(tmp_path: Path, measured: list[s
     def row_of(batch: int, engines: Sequence[str]) -> Row:
         return Case(tmp_path, "cnn", batch, 2, tmp_path / "pieces").row(options, engines)
 
-    measured.append("kill after 4")
+    measured.append("kill after 3")
     with pytest.raises(KeyboardInterrupt):
         row_of(1, ["eager", "openvino"])
     found = row_of(1, ["eager", "openvino"])
-    assert measured[1:] == ["search", "others", "eager", "openvino", "turns 0 openvino", "turns 1 openvino"]
+    assert measured[1:] == ["search", "others", "eager openvino", "turns 0 openvino", "turns 1 openvino"]
     assert (found.chosen, found.quality) == ("compile (mode default)", 1.0)
     assert found.best is not None and found.best.engine == "openvino" and found.missed == pytest.approx(1.0)
     assert found.engines[0].against_chosen is None and found.engines[0].call_seconds == 4.0
@@ -138,6 +153,35 @@ def test_what_is_finished_is_not_measured_again(tmp_path: Path, measured: list[s
     row_of(1, ["eager", "openvino"])
     assert not measured
     assert row_of(8, []).batch == 8 and measured == ["search", "others"]
+
+
+def test_what_is_far_behind_for_single_samples_is_not_tried_for_more(tmp_path: Path, measured: list[str]) -> None:
+    def case(batch: int) -> Case:
+        return Case(tmp_path, "cnn", batch, 2, tmp_path / "pieces")
+
+    engines = ["eager", "autocast", "openvino"]
+    single = case(1).row(Options(), engines)
+    found = case(8).row(Options(), engines, single)
+    assert "autocast openvino" in measured
+    (left_out,) = (it for it in found.engines if it.obstacle)
+    assert left_out.engine == "eager" and "4.0 times as long" in left_out.obstacle and not left_out.admissible
+    assert not far_behind(row()), "nothing is known"
+
+
+def test_replicates_are_added_where_they_leave_open_whether_too_much_is_missed() -> None:
+    def compared(value: float, low: float) -> SpeedComparison:
+        seconds = [1.0, 1.0, 1.0]
+        found = speed.compare([seconds] * 2, [seconds] * 2, [seconds] * 2)
+        return msgspec.structs.replace(found, speedup=Estimate(value=value, low=low, high=2 * value - low))
+
+    assert is_open([None, compared(1.05, 0.99)])
+    assert not is_open([compared(1.05, 1.04)]) and not is_open([compared(1.01, 0.9)]) and not is_open([None])
+
+
+def test_nothing_begins_when_the_time_is_over(tmp_path: Path, measured: list[str]) -> None:
+    with pytest.raises(TimeIsUp):
+        Case(tmp_path, "cnn", 1, 2, tmp_path / "pieces", time.monotonic() - 1).row(Options(), ["eager"])
+    assert not measured
 
 
 @pytest.fixture
@@ -159,24 +203,25 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         note("others")
         return OnOthers(quality=1.0)
 
-    def likeness(self: Case, engine: str, found: Searched) -> Likeness:
-        note(engine)
-        return Likeness(engine=engine, admissible=True, call_seconds={"eager": 4.0}.get(engine, 1.0))
+    def likeness_of(self: Case, engines: Sequence[str], found: Searched) -> list[Likeness]:
+        note(" ".join(engines))
+        slow = {"eager": 4.0, "autocast": 2.0}
+        return [Likeness(engine=it, admissible=True, call_seconds=slow.get(it, 1.0)) for it in engines]
 
     def take(self: Case, plan: Plan, engines: Sequence[str], number: int) -> Turns:
         note(f"turns {number} {','.join(engines)}")
         return turns((1.0, 1.0 + number / 100, *(0.5 for _ in engines)), tuple(engines))
 
-    for name, stand_in in (("searched", search), ("on_others", others), ("likeness", likeness), ("turns", take)):
+    for name, stand_in in (("searched", search), ("on_others", others), ("likeness_of", likeness_of), ("turns", take)):
         monkeypatch.setattr(Case, f"_{name}", stand_in)
     return found
 
 
-def test_slow_calls_get_more_time_and_fewer_rounds() -> None:
-    assert (options_for("cnn", 8, None).budget_seconds, options_for("cnn", 8, None).rounds) == (420, None)
-    assert (options_for("bert", 8, None).budget_seconds, options_for("bert", 8, None).rounds) == (1440, 5)
+def test_slow_calls_get_more_time() -> None:
+    assert [options_for("cnn", it, None).budget_seconds for it in (1, 8)] == [270, 270]
+    assert [options_for("bert", it, None).budget_seconds for it in (1, 8)] == [360, 450]
     chosen = options_for("bert", 1, 300.0, ["openvino"])
-    assert chosen.only == ("openvino",) and "batched-calls" in chosen.skip
+    assert chosen.only == ("openvino",) and {"batched-calls", "cpu-threads"} <= set(chosen.skip)
     check(chosen, inference_levers())
 
 

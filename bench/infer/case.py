@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from bench.infer.records import ByHand, Likeness, OnOthers, Row, Searched, Turns
-from bench.pieces import piece
+from bench.pieces import check_time, piece, store, stored
 from hotlap.api import engine as studies
 from hotlap.experiment.comparing import compare_replicates
 from hotlap.experiment.options import Options
@@ -46,10 +46,18 @@ from hotlap.wording import ending_text
 RANDOM = ("bert", "resnet")
 """Models whose weights are drawn at random: their speed alone means something."""
 ROUNDS = 8
+BLOCK_STEPS = 4
 NEAR = 1.5
 """How many times as long as the fastest admissible engine's a call may take, where it was not timed in turns, for an
 engine to be timed."""
 MOST_TIMED = 3
+FAR = 3.0
+"""An engine whose call took so many times as long as the fastest admissible one's for a single sample is not tried for
+larger batches."""
+TOGETHER = 4
+"""So many launches start, and build their engines, at the same time. Each makes its calls while the others wait."""
+ALLOWED = 0.03
+"""By which share the recommended form may be slower than the fastest admissible engine."""
 START_SECONDS = 300.0
 PIECE_SECONDS = 360.0
 _CHOSEN_ARMS = 2
@@ -59,25 +67,36 @@ class Case:
     """Measures in a folder with the user's modules. What is finished is stored in ``pieces``, where a search that was
     killed goes on as well."""
 
-    def __init__(self, user: Path, model: str, batch: int, replicates: int, pieces: Path) -> None:
+    def __init__(
+        self, user: Path, model: str, batch: int, replicates: int, pieces: Path, until: float | None = None
+    ) -> None:
         self._user = user
         self._pieces = pieces / f"{model}-{batch}"
         self._model, self._batch = model, batch
         self._replicates = replicates
+        self._until = until
         self._held_reference: Mapping[str, Any] | str | None = None
 
-    def row(self, options: Options, engines: Sequence[str]) -> Row:
-        """Search, compare the outputs of each engine, and time those that are near the fastest one."""
+    def row(self, options: Options, engines: Sequence[str], single: Row | None = None) -> Row:
+        """Search, compare the outputs of each engine, and time those that are near the fastest one.
+
+        ``single`` is the row of single samples, by which engines are left out that are far behind. Raises
+        :class:`TimeIsUp` where a piece would begin after ``until``.
+        """
         options = msgspec.structs.replace(options, accept_unverified=self._model in RANDOM)
         found = self._piece("search", Searched, partial(self._searched, options))
         others = self._piece("others", OnOthers, partial(self._on_others, found)) if found.plan.settings else None
-        likenesses = [self._piece(f"outputs-{it}", Likeness, partial(self._likeness, it, found)) for it in engines]
+        left_out = far_behind(single) if single is not None else {}
+        likenesses = self._likenesses([it for it in engines if it not in left_out], found)
         timed = nearest(likenesses)
         turns: list[Turns] = []
-        for number in range(self._replicates if timed else 0):
+        compared: dict[str, SpeedComparison | None] = {}
+        while timed and len(turns) < self._replicates * (2 if is_open(compared.values()) else 1):
             alive = [it for it in timed if not _failed(turns, it)]
+            number = len(turns)
             turns.append(self._piece(f"turns-{number}", Turns, partial(self._turns, found.plan, alive, number)))
-        compared = {it: against_chosen(turns, it) for it in timed}
+            compared = {it: against_chosen(turns, it) for it in timed}
+        likenesses += [Likeness(engine=it, obstacle=why) for it, why in left_out.items() if it in engines]
         first = next((it for it in compared.values() if it is not None), None)
         return Row(
             model=self._model,
@@ -93,8 +112,12 @@ class Case:
             remarks=first.remarks if first is not None else _without_rounds(turns),
         )
 
-    def _piece(self, name: str, kind: type[Any], measure: Any) -> Any:
-        return piece(self._pieces, name, kind, measure)
+    def _piece(self, name: str, kind: type[Any], measure: Callable[[], Any]) -> Any:
+        def in_time() -> Any:
+            check_time(self._until)
+            return measure()
+
+        return piece(self._pieces, name, kind, in_time)
 
     def _searched(self, options: Options) -> Searched:
         root = self._pieces / "studies"
@@ -111,12 +134,17 @@ class Case:
     # -- outputs -----------------------------------------------------------------------------------------
 
     def _on_others(self, found: Searched) -> OnOthers:
-        reference = self._outputs("", Plan(), found.inputs, others=True, in_float32=True)
-        run = self._launch("", found.plan, found.inputs, others=True)
-        if isinstance(reference, str) or not isinstance(run.ending, Stopped):
-            return OnOthers(below=True, text=reference if isinstance(reference, str) else ending_text(run.ending))
-        first = run.engine.calibrated_inputs if run.engine is not None else 0
-        quality = _judged(reference, outputs_of(run.outputs_path), found, first)
+        plain, there, here = self._launches(
+            self._to_compare("", Plan(), found.inputs, in_float32=True),
+            self._to_compare("", Plan(), found.inputs, others=True, in_float32=True),
+            self._to_compare("", found.plan, found.inputs, others=True),
+        )
+        self._held_reference = _outputs(plain)
+        reference = _outputs(there)
+        if isinstance(reference, str) or not isinstance(here.ending, Stopped):
+            return OnOthers(below=True, text=reference if isinstance(reference, str) else ending_text(here.ending))
+        first = here.engine.calibrated_inputs if here.engine is not None else 0
+        quality = _judged(reference, outputs_of(here.outputs_path), found, first)
         return OnOthers(
             quality=quality.likeness,
             below=quality.verdict == "lost",
@@ -124,53 +152,54 @@ class Case:
             text=quality.text,
         )
 
-    def _likeness(self, engine: str, found: Searched) -> Likeness:
+    def _likenesses(self, engines: Sequence[str], found: Searched) -> list[Likeness]:
+        """Those of all engines, some at a time; each is stored by itself."""
+        paths = {it: self._pieces / f"outputs-{it}.json" for it in engines}
+        missing = [it for it, path in paths.items() if stored(path, Likeness) is None]
+        for start in range(0, len(missing), TOGETHER):
+            check_time(self._until)
+            for likeness in self._likeness_of(missing[start : start + TOGETHER], found):
+                store(paths[likeness.engine], likeness)
+        return [it for path in paths.values() if (it := stored(path, Likeness)) is not None]
+
+    def _likeness_of(self, engines: Sequence[str], found: Searched) -> list[Likeness]:
         reference = self._reference(found.inputs)
         if isinstance(reference, str):
-            return Likeness(engine=engine, obstacle=reference)
-        run = self._launch(engine, Plan(), found.inputs)
-        if not isinstance(run.ending, Stopped):
-            return Likeness(engine=engine, obstacle=ending_text(run.ending))
-        outputs = renamed(outputs_of(run.outputs_path), reference)
-        first = found.inputs // 2 if "int8" in engine else 0
-        quality = _judged(reference, outputs, found, first)
-        calls = run.steps.wall_seconds
-        return Likeness(
-            engine=engine,
-            quality=quality.likeness,
-            admissible=quality.verified,
-            call_seconds=median(calls[len(calls) // 2 :]) if calls else None,
-        )
+            return [Likeness(engine=it, obstacle=reference) for it in engines]
+        runs = self._launches(*(self._to_compare(it, Plan(), found.inputs) for it in engines))
+        return [_likeness(engine, run, reference, found) for engine, run in zip(engines, runs, strict=True)]
 
     def _reference(self, inputs: int) -> Mapping[str, Any] | str:
         """The outputs of the model in float32."""
         if self._held_reference is None:
-            self._held_reference = self._outputs("", Plan(), inputs, in_float32=True)
+            (run,) = self._launches(self._to_compare("", Plan(), inputs, in_float32=True))
+            self._held_reference = _outputs(run)
         return self._held_reference
-
-    def _outputs(self, engine: str, plan: Plan, inputs: int, **how: bool) -> Mapping[str, Any] | str:
-        """What is returned for each input, or why nothing is."""
-        run = self._launch(engine, plan, inputs, **how)
-        return outputs_of(run.outputs_path) if isinstance(run.ending, Stopped) else ending_text(run.ending)
 
     # -- trials ------------------------------------------------------------------------------------------
 
     def _turns(self, plan: Plan, engines: Sequence[str], number: int) -> Turns:
         arms = [self._arm("", plan)] * _CHOSEN_ARMS + [self._arm(it, Plan()) for it in engines]
-        request = TurnRequest(arms=tuple(arms), rounds=ROUNDS, order_seed=number, most_seconds=PIECE_SECONDS)
+        request = TurnRequest(
+            arms=tuple(arms), rounds=ROUNDS, block_steps=BLOCK_STEPS, order_seed=number, most_seconds=PIECE_SECONDS
+        )
         taken: Replicate = self._executor.submit(request, self._executor.slots()[0]).result()
         runs = tuple(msgspec.structs.replace(it, steps=Steps()) for it in taken.runs)
         return Turns(engines=tuple(engines), replicate=msgspec.structs.replace(taken, runs=runs))
 
-    def _launch(self, engine: str, plan: Plan, inputs: int, *, others: bool = False, in_float32: bool = False) -> Run:
+    def _to_compare(
+        self, engine: str, plan: Plan, inputs: int, *, others: bool = False, in_float32: bool = False
+    ) -> LaunchRequest:
         arm = msgspec.structs.replace(
             self._arm(engine, plan),
             workload=self._workload(engine, others=others),
             instruments=(CaptureOutputs(in_float32=in_float32),),
         )
-        request = LaunchRequest(assignment=arm, steps=inputs, most_seconds=PIECE_SECONDS)
-        run: Run = self._executor.submit(request, self._executor.slots()[0]).result()
-        return run
+        return LaunchRequest(assignment=arm, steps=inputs, most_seconds=PIECE_SECONDS)
+
+    def _launches(self, *requests: LaunchRequest) -> tuple[Run, ...]:
+        """Launches that start at the same time, and make their calls one after the other."""
+        return self._executor.submit_together(requests, self._executor.slots()[0]).result()
 
     def _arm(self, engine: str, plan: Plan) -> Assignment:
         return Assignment(
@@ -214,6 +243,24 @@ def nearest(likenesses: Sequence[Likeness]) -> list[str]:
     return [engine for seconds, engine in known if seconds <= NEAR * known[0][0]][:MOST_TIMED]
 
 
+def far_behind(single: Row) -> dict[str, str]:
+    """The engines that are not worth trying for larger batches, with the reason."""
+    known = [it.call_seconds for it in single.engines if it.admissible and it.call_seconds]
+    fastest = min(known, default=0.0)
+    return {
+        it.engine: f"Not tried: for single samples a call took {it.call_seconds / fastest:.1f} times as long as the "
+        "fastest admissible one."
+        for it in single.engines
+        if fastest and it.call_seconds and it.call_seconds > FAR * fastest
+    }
+
+
+def is_open(compared: Iterable[SpeedComparison | None]) -> bool:
+    """Whether an engine looks faster than allowed, and its interval has room for both."""
+    found = [it.speedup for it in compared if it is not None]
+    return any(it.low <= 1 + ALLOWED < it.value for it in found)
+
+
 def against_chosen(turns: Sequence[Turns], engine: str) -> SpeedComparison | None:
     """An engine against the recommended form, over all replicates that it went through; None for fewer than two."""
     rows: list[Replicate] = []
@@ -254,6 +301,26 @@ def renamed(outputs: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[st
 def _judged(reference: Mapping[str, Any], outputs: Mapping[str, Any], found: Searched, first: int) -> TaskQuality:
     compared = compared_outputs(reference, outputs, first=first)
     return judge_quality(compared, level=found.level, inputs=found.inputs - first, random_weights=0.0, proof="rounding")
+
+
+def _outputs(run: Run) -> Mapping[str, Any] | str:
+    """What a launch returned for each input, or why there is nothing."""
+    return outputs_of(run.outputs_path) if isinstance(run.ending, Stopped) else ending_text(run.ending)
+
+
+def _likeness(engine: str, run: Run, reference: Mapping[str, Any], found: Searched) -> Likeness:
+    outputs = _outputs(run)
+    if isinstance(outputs, str):
+        return Likeness(engine=engine, obstacle=outputs)
+    first = found.inputs // 2 if "int8" in engine else 0
+    quality = _judged(reference, renamed(outputs, reference), found, first)
+    calls = run.steps.wall_seconds
+    return Likeness(
+        engine=engine,
+        quality=quality.likeness,
+        admissible=quality.verified,
+        call_seconds=median(calls[len(calls) // 2 :]) if calls else None,
+    )
 
 
 def _failed(turns: Sequence[Turns], engine: str) -> str:

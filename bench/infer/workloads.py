@@ -2,12 +2,14 @@
 
 A user's module as ``hotlap infer`` takes it: ``bert_1`` makes a model and ``bert_1_inputs`` its inputs, of batch 1;
 ``bert_1_others`` are as many others, and ``bert_1__openvino`` is the same model run by hand. ``real_models`` is that of
-``tests/inference``.
+``tests/inference``. What an engine writes is kept for later launches, as hotlap keeps it for its own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,10 +25,11 @@ of the inputs calibrates int8, and outputs of the other half are compared."""
 
 
 def bert() -> torch.nn.Module:
+    """Four of the twelve layers of the base size, which are all alike."""
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(0)
-    return BertModel(BertConfig(), add_pooling_layer=False).eval()
+    return BertModel(BertConfig(num_hidden_layers=4), add_pooling_layer=False).eval()
 
 
 def resnet() -> torch.nn.Module:
@@ -170,11 +173,14 @@ def pt2e_int8(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]:
 
 def aot_inductor(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]:
     """``torch.export`` and ``aoti_compile_and_package``, with frozen weights."""
-    with torch.no_grad():
-        program = torch.export.export(_Flat(model, inputs[0]).eval(), _tensors(inputs[0]))
-        path = str(Path(tempfile.mkdtemp()) / "model.pt2")
-        torch._inductor.aoti_compile_and_package(program, package_path=path, inductor_configs={"freezing": True})
-    package: Callable[..., Any] = torch._inductor.aoti_load_package(path)
+
+    def write(folder: Path) -> None:
+        path = str(folder / "model.pt2")
+        with torch.no_grad():
+            program = torch.export.export(_Flat(model, inputs[0]).eval(), _tensors(inputs[0]))
+            torch._inductor.aoti_compile_and_package(program, package_path=path, inductor_configs={"freezing": True})
+
+    package: Callable[..., Any] = torch._inductor.aoti_load_package(str(_built(write) / "model.pt2"))
     return _by_position(_without_gradients(package))
 
 
@@ -188,17 +194,18 @@ def torchscript(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]
 
 def onnx_runtime(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]:
     """ONNX Runtime with the graph of ``torch.onnx.export``."""
-    return _session(_exported(model, inputs[0]))
+    return _session(_built(functools.partial(_export, model, inputs[0])) / "model.onnx")
 
 
 def onnx_int8(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]:
     """ONNX Runtime with ``quantize_dynamic``, recommended for transformers and recurrent networks."""
     from onnxruntime.quantization import quantize_dynamic
 
-    path = _exported(model, inputs[0])
-    quantized = path.with_name("int8.onnx")
-    quantize_dynamic(_without_inferred_shapes(path), quantized)
-    return _session(quantized)
+    def write(folder: Path) -> None:
+        _export(model, inputs[0], folder)
+        quantize_dynamic(_without_inferred_shapes(folder / "model.onnx"), folder / "int8.onnx")
+
+    return _session(_built(write) / "int8.onnx")
 
 
 def onnx_int8_static(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]:
@@ -214,24 +221,28 @@ def onnx_int8_static(model: torch.nn.Module, inputs: list[Any]) -> Callable[...,
         def get_next(self) -> dict[str, Any] | None:
             return next(self._rows, None)
 
-    path = _exported(model, inputs[0])
-    quantized = path.with_name("int8.onnx")
-    quantize_static(path, quantized, Inputs(), per_channel=True)
-    return _session(quantized)
+    def write(folder: Path) -> None:
+        _export(model, inputs[0], folder)
+        quantize_static(folder / "model.onnx", folder / "int8.onnx", Inputs(), per_channel=True)
+
+    return _session(_built(write) / "int8.onnx")
 
 
 def openvino(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]:
     """OpenVINO as it comes, which computes in bfloat16 where the processor can."""
-    return _openvino(_converted(model, inputs[0]))
+    return _openvino(lambda: _converted(model, inputs[0]))
 
 
 def openvino_int8(model: torch.nn.Module, inputs: list[Any]) -> Callable[..., Any]:
     """OpenVINO with NNCF's post-training quantization, calibrated with the first inputs."""
-    import nncf
 
-    rows = [tuple(it.numpy() for it in _tensors(one)) for one in _calibrating(inputs)]
-    kind = nncf.ModelType.TRANSFORMER if isinstance(inputs[0], dict) else None
-    quantized = nncf.quantize(_converted(model, inputs[0]), nncf.Dataset(rows), model_type=kind)
+    def quantized() -> Any:
+        import nncf
+
+        rows = [tuple(it.numpy() for it in _tensors(one)) for one in _calibrating(inputs)]
+        kind = nncf.ModelType.TRANSFORMER if isinstance(inputs[0], dict) else None
+        return nncf.quantize(_converted(model, inputs[0]), nncf.Dataset(rows), model_type=kind)
+
     return _openvino(quantized)
 
 
@@ -284,14 +295,12 @@ def _tensors(one: Any) -> tuple[torch.Tensor, ...]:
     return tuple(one.values()) if isinstance(one, dict) else (one,)
 
 
-def _exported(model: torch.nn.Module, example: Any) -> Path:
-    path = Path(tempfile.mkdtemp()) / "model.onnx"
+def _export(model: torch.nn.Module, example: Any, folder: Path) -> None:
     tensors = _tensors(example)
     names = [f"input_{it}" for it in range(len(tensors))]
     program = torch.onnx.export(_Flat(model, example).eval(), tensors, dynamo=True, input_names=names)
     assert program is not None
-    program.save(str(path))
-    return path
+    program.save(str(folder / "model.onnx"))
 
 
 def _without_inferred_shapes(path: Path) -> Any:
@@ -324,10 +333,12 @@ def _converted(model: torch.nn.Module, example: Any) -> Any:
     return openvino.convert_model(_Flat(model, example).eval(), example_input=_tensors(example))
 
 
-def _openvino(found: Any) -> Callable[..., Any]:
+def _openvino(make: Callable[[], Any]) -> Callable[..., Any]:
     import openvino
 
-    compiled = openvino.compile_model(found, "CPU", {"INFERENCE_NUM_THREADS": torch.get_num_threads()})
+    path = _built(lambda folder: openvino.save_model(make(), folder / "model.xml", compress_to_fp16=False))
+    threads = {"INFERENCE_NUM_THREADS": torch.get_num_threads()}
+    compiled = openvino.compile_model(path / "model.xml", "CPU", threads)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         arrays = [it.numpy() for it in (*args, *kwargs.values())]
@@ -349,6 +360,30 @@ def _without_gradients(found: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+# -- what an engine writes is written once ---------------------------------------------------------------
+
+
+_folder = Path(tempfile.gettempdir()) / "unused"
+
+
+def _built(write: Callable[[Path], object]) -> Path:
+    """The folder with what an earlier launch of this engine wrote, or else with what ``write`` does."""
+    if not _folder.exists():
+        making = Path(tempfile.mkdtemp(dir=_folder.parent))
+        write(making)
+        with contextlib.suppress(OSError):  # another launch was faster, and its files are the same
+            making.rename(_folder)
+    return _folder
+
+
+def _keep_files(name: str) -> None:
+    """In the folder where hotlap's own engines are kept for the launches of an executor."""
+    global _folder
+    shared = Path(os.environ.get("HOTLAP_BUILT_ENGINES") or tempfile.mkdtemp())
+    _folder = shared / f"by-hand-{name}"
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.fspath(shared / f"compiled-{name}")
+
+
 # -- targets by name -------------------------------------------------------------------------------------
 
 
@@ -357,6 +392,7 @@ def _model(name: str, batch: int, engine: str) -> torch.nn.Module:
     model: torch.nn.Module = MAKERS[name]()
     if not engine:
         return model
+    _keep_files(f"{name}-{batch}-{engine}")
     return ByHand(model, ENGINES[engine](model, inputs_of(name, batch))).eval()
 
 

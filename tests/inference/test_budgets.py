@@ -109,7 +109,8 @@ class Timed(FakeModel):
         columns = msgspec.structs.replace(
             run.steps, wall_seconds=wall, phases=(("forward", wall),), samples=(8,) * steps
         )
-        facts = msgspec.structs.replace(run.facts, inputs=16)
+        models = tuple(msgspec.structs.replace(it, input_shapes=((8, 128),)) for it in run.facts.models)
+        facts = msgspec.structs.replace(run.facts, inputs=16, models=models)
         return msgspec.structs.replace(run, steps=columns, facts=facts)
 
     def _engine(self, plan: Plan) -> EngineReport | None:
@@ -135,6 +136,13 @@ def test_the_best_engine_is_verified_within_the_budget(
     assert study.verification is not None and study.verification.candidate == study.plan
     assert study.verification.speed.speedup.value == pytest.approx(4.3, rel=0.05)
     assert study.spent_seconds <= budget_seconds + 30
+
+
+def test_slow_calls_of_one_shape_take_no_longer_than_fast_ones(tmp_path: Path) -> None:
+    """Two calls of a third of a second are a block, where eight were: 900 s did not suffice then."""
+    study = searched(tmp_path, 500.0, call_seconds=0.35)
+    assert [plans_of.describe(it) for it in study.plan.settings] == ["openvino (precision int8)"]
+    assert study.verification is not None and study.verification.candidate == study.plan
 
 
 def test_nothing_useless_is_proved_while_better_ones_wait(tmp_path: Path) -> None:

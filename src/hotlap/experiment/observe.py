@@ -86,7 +86,8 @@ def interpret(run: Run, trials: Trials) -> Observation:
     _check(run, trials.workload, counts_calls=trials.step_source == "call")
     trials.step_source = run.facts.step_source
     phases, warnings = account_of(run)
-    shape, short = _shape(run, phases)
+    fewest = _fewest_of_a_block(run.facts, wants_p99=trials.options.objective.p99_seconds is not None)
+    shape, short = _shape(run, phases, fewest)
     return Observation(run=run, account=phases, shape=shape, warnings=(*warnings, *short))
 
 
@@ -134,8 +135,8 @@ def _run(trials: Trials, patience_seconds: float = 0.0) -> Run:
     )
 
 
-FEWEST_PASSES = 2
-"""The fewest units of a block if each is a pass over all inputs, which consists of many calls."""
+FEWEST_ALIKE = 2
+"""The fewest units of a block if one is like the other: a pass over all inputs, or a call with inputs of one shape."""
 
 
 def observed_seconds(budget_seconds: float | None) -> float:
@@ -143,13 +144,21 @@ def observed_seconds(budget_seconds: float | None) -> float:
     return min(_OBSERVED_SECONDS, max(1.0, _BUDGET_SHARE * (budget_seconds or math.inf)))
 
 
-def _shape(run: Run, phases: PhaseAccount) -> tuple[Shape, tuple[str, ...]]:
+def _fewest_of_a_block(facts: ScriptFacts, *, wants_p99: bool) -> int:
+    """The fewest units of a block. Several steps average over what a script does every few of them, and calls over
+    inputs of different sizes; a p99 takes many calls, slow ones too."""
+    if facts.lengths is not None and facts.lengths.whole_passes:
+        return FEWEST_ALIKE
+    hotlap_calls = facts.step_source == "call" and not facts.calls_in_script and facts.generation is None
+    is_alike = all(len(it.input_shapes) == 1 for it in facts.models)
+    return FEWEST_ALIKE if hotlap_calls and facts.models and is_alike and not wants_p99 else BLOCK_STEPS
+
+
+def _shape(run: Run, phases: PhaseAccount, fewest: int) -> tuple[Shape, tuple[str, ...]]:
     """The shape of a replicate that fits into a script that ends soon."""
     steps = run.steps.wall_seconds[warm_up_steps(run.steps) :]
     step_seconds = max(1e-6, median(steps))
     outside_share = phases.outside / phases.wall if phases.wall > 0 else 0.0
-    lengths = run.facts.lengths
-    fewest = FEWEST_PASSES if lengths is not None and lengths.whole_passes else BLOCK_STEPS
     shape = Shape(step_seconds=step_seconds, outside_share=outside_share, block_steps=fewest)
     if not isinstance(run.ending, Completed):
         return shape, _few_steps(len(run.steps.wall_seconds))

@@ -85,6 +85,7 @@ class _InferenceSearch(Search):
     """Every candidate is compared by itself with the unmodified model; the choice depends on these comparisons."""
 
     tries_at_once = False
+    screens_in_breadth = True
 
     def _observe(self) -> None:
         machine, observation = begin(self._trials, self._draft)

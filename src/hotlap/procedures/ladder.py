@@ -74,11 +74,15 @@ NOT_VERIFIED_ANY_MORE: Mapping[str, Any] = MappingProxyType(
 
 
 class Ladder:
-    """The state of a search: the plan so far and the open levers."""
+    """The state of a search: the plan so far and the open levers.
+
+    With ``screens_in_breadth`` the first setting of each lever is measured before the second one of any.
+    """
 
     _situation: Situation
     _baseline_situation: Situation
     _prover: Prover
+    screens_in_breadth = False
 
     def __init__(self, trials: Trials, draft: StudyDraft, levers: Mapping[str, Lever]) -> None:
         self._trials = trials
@@ -141,7 +145,16 @@ class Ladder:
     def _screened(self, prospects: Sequence[Prospect], again: bool) -> Hopeful:
         """The levers to try on top of the plan, with their settings; ``again``: some were tried before."""
         noise = 0.0 if again else noise_of_a_replicate(self._noise)
-        return screen(self._trials, self._draft, self._plan, prospects, noise=noise, again=again, used=self._used)
+        return screen(
+            self._trials,
+            self._draft,
+            self._plan,
+            prospects,
+            noise=noise,
+            again=again,
+            used=self._used,
+            in_breadth=self.screens_in_breadth,
+        )
 
     def _second_chance(self) -> bool:
         """Try levers that seemed too expensive, since every replicate corrects the costs. True if the plan grew."""

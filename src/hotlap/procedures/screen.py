@@ -9,7 +9,7 @@ claim: a single launch is weak evidence.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeAlias
@@ -156,16 +156,20 @@ def screen(
     noise: float,
     again: bool = False,
     used: Mapping[str, float] = NOTHING_USED,
+    in_breadth: bool = False,
 ) -> dict[str, list[Screened]]:
     """The promising settings of each prospect, best first, in order of the prospects' best settings.
 
     ``noise`` is the noise of one replicate, as a share, and ``used`` the current plan's use of what is limited. A lever
     without a promising setting is decided in the draft: as failed if all its settings failed, else as without gain,
     with the measured figure. A single setting needs no choice and is kept without measuring, unless it was tried before
-    (``again``), or the objective has limits: a replicate that shows one exceeded saves a whole trial.
+    (``again``), or the objective has limits: a replicate that shows one exceeded saves a whole trial. ``in_breadth``
+    measures the most promising setting of each prospect first.
     """
     goal, quick = trials.options.goal, trials.options.quick
     wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
+    if in_breadth:
+        wanted.sort(key=_place_among(prospects))
     if len(wanted) < 2 and not again and not quick and not goal.objective.limits:
         return {it.lever.name: [Screened(setting) for setting in it.settings] for it in prospects}
     switchable = {setting for it in prospects for setting in it.settings if can_switch(it.lever, setting)}
@@ -182,6 +186,11 @@ def screen(
         else:
             let_go_beyond_limit(draft, max(mine, key=lambda it: it.gain or 0.0), noise, used)
     return dict(sorted(hopeful.items(), key=lambda it: -(it[1][0].gain or 1.0)))
+
+
+def _place_among(prospects: Sequence[Prospect]) -> Callable[[Setting], int]:
+    places = {setting: place for it in prospects for place, setting in enumerate(it.settings)}
+    return places.__getitem__
 
 
 def screen_one(

@@ -1,0 +1,1 @@
+"""How much faster whole passes over real sentences are in batches of similar length."""
