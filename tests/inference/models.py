@@ -58,6 +58,10 @@ def rows_of_all_lengths() -> list[torch.Tensor]:
     return [torch.randn(length, 16) for length in (2, 5, 8)]
 
 
+def rows_of_many_lengths() -> list[torch.Tensor]:
+    return [torch.randn(length, 16) for length in range(2, 14)]
+
+
 class Branching(Nested):
     """What it computes depends on data, which no export can record."""
 

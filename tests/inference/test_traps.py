@@ -14,7 +14,7 @@ from inference.conftest import Launch, Target
 from inference.test_infer import verdict
 
 from hotlap.experiment.options import Options
-from hotlap.experiment.prove_outputs import _not_compiled
+from hotlap.experiment.prove_outputs import _eager_part, _not_compiled
 from hotlap.measure.quality import compared_outputs, judge_quality, outputs_of
 from hotlap.procedures.infer import infer
 from hotlap.records import CaptureOutputs, Kept, Plan, QualityLost, Run, Setting, Stopped, TaskQuality
@@ -47,6 +47,17 @@ def test_a_model_that_cannot_be_compiled_is_known_to_run_without_it(launch: Laun
     quality, run = judged(launch, "never_compiled", "rows", asked)
     assert quality.verdict == "exact" and run.compile.graphs == 0
     assert "no graph was compiled" in _not_compiled(Plan(settings=(asked,)), run)
+
+
+@pytest.mark.slow
+def test_shapes_that_fall_back_to_eager_are_said(launch: Launch) -> None:
+    """More shapes than torch compiles a function for: the others run uncompiled, which torch says in its log alone."""
+    asked = Plan(settings=(setting("compile", mode="default", dynamic=False),))
+    run = launch("loaded", "rows_of_many_lengths", steps=12, plan=asked)
+    assert isinstance(run.ending, Stopped) and run.compile.graphs, run.ending
+    assert "recompile" in _eager_part(asked, run)
+    dynamic = Plan(settings=(setting("compile", mode="default", dynamic=True),))
+    assert not _eager_part(dynamic, launch("loaded", "rows_of_many_lengths", steps=12, plan=dynamic))
 
 
 INT8 = [

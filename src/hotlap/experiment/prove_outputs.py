@@ -129,7 +129,8 @@ class TaskQualityProver(Prover):
         other = _other_precision(plan, run) or _not_compiled(plan, run) or self._other_engine(plan, run)
         if other and judged.verdict != "lost":
             return msgspec.structs.replace(judged, verdict="not-verified", text=f"{other} {judged.text}")
-        return judged
+        eager = _eager_part(plan, run)
+        return msgspec.structs.replace(judged, text=f"{judged.text} {eager}") if eager else judged
 
     def _other_engine(self, plan: Plan, run: Run) -> str:
         """A sentence if the plan's engine did not run the model, or not in the requested format."""
@@ -211,3 +212,10 @@ def _not_compiled(plan: Plan, run: Run) -> str:
     if run.compile.graphs or not any(_compiles(it) for it in plan.settings):
         return ""
     return "torch.compile was requested, but no graph was compiled."
+
+
+def _eager_part(plan: Plan, run: Run) -> str:
+    """A sentence if Dynamo gave up on some calls, as for shapes beyond its limit of recompilations."""
+    if not run.compile.fallbacks or not any(_compiles(it) for it in plan.settings):
+        return ""
+    return f"torch.compile left some calls uncompiled: {run.compile.fallbacks[0].reason}"

@@ -47,6 +47,7 @@ from hotlap.procedures.verdicts import no_gain, no_time, of_quality, seen
 from hotlap.procedures.verify import Verification, measure_plan, verification_cost
 from hotlap.records import (
     Comparison,
+    CompileReport,
     Failed,
     Finding,
     Kept,
@@ -251,8 +252,14 @@ class Ladder:
             verdict = self._verdict(Confirmation(result.comparison, result.replicates), candidate)
             if isinstance(verdict, Kept) and verdict.comparison.quality is not None:
                 self._verified = candidate, result.with_quality(verdict.comparison.quality)
-        spent = self._trials.spent_seconds - before
-        return Outcome(lever=name, setting=choice.setting, verdict=verdict, trial_seconds=spent), run
+        outcome = Outcome(
+            lever=name,
+            setting=choice.setting,
+            verdict=verdict,
+            compile=_worth_showing(run.compile if run is not None else choice.compile),
+            trial_seconds=self._trials.spent_seconds - before,
+        )
+        return outcome, run
 
     def _try(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
         """The outcome of one trial (None: the time ended before a result), and the candidate's last complete run."""
@@ -275,7 +282,7 @@ class Ladder:
             lever=name,
             setting=choice.setting,
             verdict=verdict,
-            compile=report if report and (report.seconds or report.graphs) else None,
+            compile=_worth_showing(report),
             trial_seconds=self._trials.spent_seconds - before,
         )
         return outcome, run
@@ -323,3 +330,7 @@ class Ladder:
     def _verdict_of(self, name: str) -> Verdict | None:
         outcome = self._draft.outcome_of(name)
         return outcome.verdict if outcome is not None else None
+
+
+def _worth_showing(report: CompileReport | None) -> CompileReport | None:
+    return report if report is not None and (report.seconds or report.graphs) else None
