@@ -158,7 +158,7 @@ def account_remarks(
 def rate_of(account: PhaseAccount) -> tuple[str, float]:
     """Return a named rate: samples or tokens per second of all trainers; steps if samples are a guess."""
     if account.samples_are_guessed:
-        return "steps per second", 1 / account.wall
+        return "calls per second" if account.is_of_calls else "steps per second", 1 / account.wall
     counted = "tokens" if account.samples_from == "tokens" else "samples"
     return f"{counted} per second", account.samples_of_all / account.wall
 

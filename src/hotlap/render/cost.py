@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from hotlap.records import BreakEven, Costs, EnergyComparison, EnergySource, Estimate, Study
 from hotlap.render import text
+from hotlap.render.calls import of_calls
 
 UNKNOWN_ENERGY = (
     "Energy is not known: neither an accelerator's driver nor the processor (RAPL) reported it while this was measured."
@@ -28,7 +29,7 @@ def cost_lines(costs: Costs) -> tuple[str, ...]:
 def cost_sentences(study: Study, costs: Costs | None) -> Iterator[str]:
     """Describe money and break-evens, and the energy of the kept plan."""
     if costs is not None:
-        yield from cost_lines(costs)
+        yield from (of_calls(study, it) for it in cost_lines(costs))
     if study.verification is not None and study.plan.settings and study.verification.speed.baseline_agrees:
         yield energy_line(study.verification.energy)
 

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from hotlap.records import Study
 from hotlap.render import markup, text
 from hotlap.render.blocks import Fact, Note
+from hotlap.render.calls import are_calls
 from hotlap.render.findings import answers
 from hotlap.render.html.parts import Figure, Heading, Lead, PageBlock, Pairs
 from hotlap.render.lever_table import MARKS, Row, footnote, kept_words, lever_table, skipped_rows, tried_rows
@@ -20,6 +21,7 @@ order = 20
 title = "Levers"
 
 _LEAD = "A lever is one change that can make training faster without changing the script's source."
+_LEAD_OF_CALLS = "A lever is one change that can make calls of a model faster: how torch runs it, or another engine."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ def markdown(material: Material) -> Section[str] | None:
 
 def page(material: Material) -> Section[PageBlock]:
     """The waterfall of speedups with its table."""
-    return Section(title, (Lead(_LEAD), Figure("levers"), *_tried(material.study), *_not_tried(material.study)))
+    lead = _LEAD_OF_CALLS if are_calls(material.study) else _LEAD
+    return Section(title, (Lead(lead), Figure("levers"), *_tried(material.study), *_not_tried(material.study)))
 
 
 def _tried(study: Study) -> Iterator[PageBlock]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 
+from hotlap.render.calls import chart_of_calls
 from hotlap.render.html.parts import Chart
 from hotlap.render.material import Material
 
@@ -22,7 +23,7 @@ _OWN_FILES = frozenset({"api"})
 def charts_of(material: Material) -> Iterator[Chart]:
     """All charts with measured data, in the order of the page."""
     for module in _modules():
-        yield from module.for_page(material)
+        yield from (chart_of_calls(material.study, it) for it in module.for_page(material))
 
 
 @cache
