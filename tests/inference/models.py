@@ -62,6 +62,10 @@ def rows_of_many_lengths() -> list[torch.Tensor]:
     return [torch.randn(length, 16) for length in range(2, 14)]
 
 
+def token_rows() -> list[dict[str, torch.Tensor]]:
+    return [{"input_ids": torch.randint(0, 40, (2, 6))} for _ in range(4)]
+
+
 class Branching(Nested):
     """What it computes depends on data, which no export can record."""
 

@@ -365,10 +365,11 @@ def check_lengths(goal: InferenceGoal, p99_seconds: float | None) -> None:
 def inference_workload(model: str, inputs: str, metric: str = "", *, lengths: bool = False) -> Workload:
     """The functions ``module:function`` that make a model and its inputs, and evaluate its outputs (empty: none does).
 
+    In place of the first there may be the folder of a transformers model, or a file of ``torch.export.save``.
     With ``lengths`` a pass over all inputs is the unit of work instead of a call. Raises :class:`UsageError`.
     """
-    named = (("The model", model), ("--inputs", inputs), *((("--metric", metric),) if metric else ()))
-    for what, name in named:
+    _check_model(model)
+    for what, name in (("--inputs", inputs), *((("--metric", metric),) if metric else ())):
         if not all(name.partition(":")):
             raise UsageError(f"{what} is {name!r}, which names no function.", remedy="Write it as module:function.")
     return Workload(
@@ -378,3 +379,14 @@ def inference_workload(model: str, inputs: str, metric: str = "", *, lengths: bo
         directory=os.fspath(Path.cwd()),
         python=sys.executable,
     )
+
+
+def _check_model(model: str) -> None:
+    """Raise :class:`UsageError` for what is neither a function nor a saved model."""
+    path = Path(model)
+    if all(model.partition(":")) or (path / "config.json").is_file() or (path.suffix == ".pt2" and path.is_file()):
+        return
+    remedy = "Write it as module:function, or name the folder of a transformers model, or a .pt2 file of torch.export."
+    if path.is_dir():
+        raise UsageError(f"The model is {model!r}, a folder without a config.json.", remedy=remedy)
+    raise UsageError(f"The model is {model!r}, which names no function and no saved model.", remedy=remedy)

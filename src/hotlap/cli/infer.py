@@ -27,6 +27,8 @@ _EXAMPLES = """\
 examples:
   hotlap infer serve.py --port 0               an unmodified script that calls a model in a loop
   hotlap infer serve:make_model --inputs serve:make_inputs
+  hotlap infer ./all-MiniLM --inputs serve:make_inputs      the folder of a transformers model
+  hotlap infer model.pt2 --inputs serve:make_inputs         a program saved by torch.export
   hotlap infer --quality 0.999 serve:make_model --inputs serve:make_inputs
   hotlap infer --goal latency --p99 20ms serve:make_model --inputs serve:make_inputs
   hotlap infer --lengths serve:make_model --inputs serve:make_inputs
@@ -35,7 +37,8 @@ examples:
   hotlap report                                shows it again
 
 A script: the target is its first model that is called again and again; `hotlap patch` writes what was found
-into the script. Functions: the model is a torch.nn.Module. The inputs are a list or generator, of which the
+into the script. Functions: the model is a torch.nn.Module. A saved model is loaded like one: never name a
+folder or file that you would not load yourself. The inputs are a list or generator, of which the
 first 256 are used. Each is a tensor, a tuple of positional arguments, or a mapping of named ones. Quality is
 the cosine between outputs and, for logits, the share of inputs with the same largest class; for vectors of
 unit length, the share with the same nearest neighbour. A metric gets a dictionary from an input's number to
@@ -49,10 +52,14 @@ def parser() -> Parser:
         _DESCRIPTION,
         _EXAMPLES,
         usage="hotlap infer [options] MODULE:MAKE_MODEL --inputs MODULE:MAKE_INPUTS\n"
+        "       hotlap infer [options] FOLDER|FILE.pt2 --inputs MODULE:MAKE_INPUTS\n"
         "       hotlap infer [options] SCRIPT.py [arguments of the script]",
     )
     add_python_option(made)
-    made.add_argument("model", nargs="?", default="", help="the function that returns the model, as module:function")
+    made.add_argument(
+        "model", nargs="?", default="",
+        help="the function that returns the model, as module:function; or a transformers folder, or a .pt2 file",
+    )  # fmt: skip
     made.add_argument("--inputs", default="", metavar="MODULE:FUNCTION", help="the function that returns the inputs")
     made.add_argument(
         "--quality", type=share, default=USUAL_LEVEL, metavar="SHARE",

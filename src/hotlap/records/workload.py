@@ -27,11 +27,11 @@ class Workload(Record, frozen=True, kw_only=True):
     """The user's command: what python is told to run, and where.
 
     ``kind`` is ``script`` (``target`` is a path), ``module`` (``target`` is a dotted name, run as ``python -m`` does)
-    or ``inference``: ``target`` names a function that returns a model (``module:make_model``), ``arguments`` are those
-    of ``hotlap infer``, and :mod:`hotlap.runtime.inference` calls the model. ``torchrun train.py`` is the module
-    ``torch.distributed.run``. ``checkout`` is given where it runs in a copy of its source tree.
-    ``interpreter_options`` are those of ``python`` itself, such as ``-u``. ``python_named``: the command line chose the
-    interpreter, so that commands which repeat it must name it too.
+    or ``inference``: ``target`` names a function that returns a model (``module:make_model``) or, without a colon, the
+    path of a saved one, ``arguments`` are those of ``hotlap infer``, and :mod:`hotlap.runtime.inference` calls the
+    model. ``torchrun train.py`` is the module ``torch.distributed.run``. ``checkout`` is given where it runs in a copy
+    of its source tree. ``interpreter_options`` are those of ``python`` itself, such as ``-u``. ``python_named``: the
+    command line chose the interpreter, so that commands which repeat it must name it too.
     """
 
     kind: Literal["script", "module", "inference"]

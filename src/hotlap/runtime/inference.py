@@ -1,10 +1,10 @@
 """The program of an inference target: make the model and its inputs, then call the model on one input after the other.
 
-``python -m hotlap.runtime.inference module:make_model --inputs module:make_inputs`` is what a trial starts. Calls
-go on, under ``torch.no_grad()``, until the controller ends the process: the inputs are used again and again, in their
-order, or with ``--lengths`` all of them in each unit of work. Inputs that are arguments of ``generate()`` go there. If
-the user's functions raise an exception or return
-something unusable, the trial ends as a crash of the script.
+``python -m hotlap.runtime.inference module:make_model --inputs module:make_inputs`` is what a trial starts; in place of
+a function there may be a path (:mod:`hotlap.runtime.saved_models`). Calls go on, under ``torch.no_grad()``, until the
+controller ends the process: the inputs are used again and again, in their order, or with ``--lengths`` all of them in
+each unit of work. Inputs that are arguments of ``generate()`` go there. If the user's functions raise an exception or
+return something unusable, the trial ends as a crash of the script.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from hotlap.runtime.outputs import consume
 from hotlap.runtime.passes import NoLengths, Passes, Sequences
 from hotlap.runtime.prompts import calls_of, facts_of
 from hotlap.runtime.resting import resting_bytes
+from hotlap.runtime.saved_models import model_from
 from hotlap.runtime.tokens import Tokens, are_prompts
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--metric", default="")
     parser.add_argument("--lengths", action="store_true")
     choices = parser.parse_args(words)
-    make_model, make_inputs = function_named(choices.model), function_named(choices.inputs)
+    is_function = ":" in choices.model
+    make_model = function_named(choices.model) if is_function else None
+    make_inputs = function_named(choices.inputs)
     evaluate = function_named(choices.metric) if choices.metric else None
     import torch
 
@@ -53,7 +56,7 @@ def main(words: Sequence[str]) -> None:
     interception = active()
     if interception is None:
         raise RuntimeError("This program is a part of hotlap's trials; run `hotlap infer` instead.")
-    model = make_model()
+    model = make_model() if make_model is not None else model_from(torch, choices.model)
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"{choices.model} returned a {type(model).__name__}, which is no torch.nn.Module.")
     inputs = taken_inputs(make_inputs(), choices.inputs)

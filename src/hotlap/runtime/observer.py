@@ -39,6 +39,7 @@ from hotlap.runtime.interception import Interception
 from hotlap.runtime.last_read import LastRead
 from hotlap.runtime.optimizer_facts import optimizer_facts
 from hotlap.runtime.outside import OutsideWatch
+from hotlap.runtime.saved_models import operators_of
 from hotlap.runtime.sharded_facts import sharded_facts
 from hotlap.runtime.training_mode import behaves_otherwise
 from hotlap.runtime.unit_clock import UnitClock
@@ -434,7 +435,7 @@ class _Model:
     ) -> ModelFacts:
         root = self._root
         parameters = list(root.parameters())
-        kinds = [type(module).__name__ for module in root.modules()]
+        kinds = [type(module).__name__ for module in root.modules()] + operators_of(root)
         kind = type(getattr(root, "_orig_mod", root)).__name__
         configuration = getattr(root, "config", None)
         return ModelFacts(
@@ -443,9 +444,9 @@ class _Model:
             parameter_bytes=sum(it.numel() * it.element_size() for it in parameters),
             dtype=str(parameters[0].dtype).removeprefix("torch.") if parameters else "",
             device=device_kind(root),
-            convolutions=sum(it.startswith(("Conv2d", "Conv3d")) for it in kinds),
-            linears=sum(it in ("Linear", "Conv1D") for it in kinds),
-            recurrent=sum(it in ("LSTM", "GRU", "RNN") for it in kinds),
+            convolutions=sum(it.startswith(("Conv2d", "Conv3d", "aten.conv2d", "aten.conv3d")) for it in kinds),
+            linears=sum(it in ("Linear", "Conv1D", "aten.linear.default") for it in kinds),
+            recurrent=sum(it in ("LSTM", "GRU", "RNN", "aten.lstm.input", "aten.gru.input") for it in kinds),
             batch_norms=sum(it.startswith("BatchNorm") for it in kinds),
             dropout=tuple(float(getattr(it, "p", 0.0)) for it in root.modules() if "Dropout" in type(it).__name__),
             trainable=sum(it.requires_grad for it in parameters),

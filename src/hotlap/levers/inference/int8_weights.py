@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.engines import quantized_linears, version_of
-from hotlap.levers.support.situations import make_setting, without_model
+from hotlap.levers.support.situations import make_setting, without_layers, without_model
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
@@ -66,7 +66,7 @@ def obstacle(situation: Situation) -> Skipped | None:
         return Skipped(reason='It needs torchao: pip install "hotlap[quantize]".')
     if not any(it.linears for it in situation.facts.models):
         return Skipped(reason="The model has no linear layer, and torchao's int8 applies only to these.")
-    return None
+    return without_layers(situation)
 
 
 def bound(situation: Situation) -> float | None:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work, find
 from hotlap.levers.support.engines import obstacle_of, quantized_linears, version_of
-from hotlap.levers.support.situations import make_setting
+from hotlap.levers.support.situations import make_setting, without_layers
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
@@ -67,7 +67,7 @@ def obstacle(situation: Situation) -> Skipped | None:
         return reason
     if not any(it.linears for it in situation.facts.models):
         return Skipped(reason="The model has no linear layer, and torchao's int8 applies only to these.")
-    return None
+    return without_layers(situation)
 
 
 def bound(situation: Situation) -> float | None:

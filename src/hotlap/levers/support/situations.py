@@ -6,6 +6,9 @@ from typing import Literal
 
 from hotlap.records import Accelerator, ModelFacts, Setting, Situation, Skipped, StepPhase, Value
 
+PROGRAM = "GraphModule"
+"""The kind of a model that is an exported program: a graph of operators, without layers."""
+
 NO_MODEL = "No model was observed: the script never calls one through its __call__, so there is nothing to wrap."
 
 
@@ -45,6 +48,13 @@ def native_dtypes(situation: Situation) -> tuple[str, ...]:
 def cores_per_process(situation: Situation) -> int:
     """Return the cores per training process if all of them share the machine's."""
     return max(1, situation.machine.cores // max(1, situation.facts.processes))
+
+
+def without_layers(situation: Situation) -> Skipped | None:
+    """The obstacle of levers that replace layers, for a program that torch.export saved."""
+    if any(it.kind == PROGRAM for it in situation.facts.models):
+        return Skipped(reason="An exported program has no layers to replace: give a function that makes the model.")
+    return None
 
 
 def bound_without(situation: Situation, *phases: StepPhase) -> float | None:
