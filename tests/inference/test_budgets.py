@@ -6,25 +6,29 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pytest
 from inference.test_infer import WORKLOAD, FakeModel, verdict
 
 from hotlap import plan as plans_of
-from hotlap.experiment.costs import Costs, Shape
+from hotlap.experiment.costs import BLOCK_STEPS, Costs, Shape
+from hotlap.experiment.observe import FEWEST_ALIKE, _fewest_of_a_block
 from hotlap.experiment.options import Options
 from hotlap.procedures.infer import infer
 from hotlap.records import (
     Assignment,
     EngineReport,
+    GenerationFacts,
     Kept,
     LaunchRequest,
+    ModelFacts,
     NoGain,
     Plan,
     Replicate,
     Run,
+    ScriptFacts,
     Setting,
     Study,
     TurnRequest,
@@ -143,6 +147,30 @@ def test_slow_calls_of_one_shape_take_no_longer_than_fast_ones(tmp_path: Path) -
     study = searched(tmp_path, 500.0, call_seconds=0.35)
     assert [plans_of.describe(it) for it in study.plan.settings] == ["openvino (precision int8)"]
     assert study.verification is not None and study.verification.candidate == study.plan
+
+
+@pytest.mark.parametrize(
+    ("fields", "wants_p99", "fewest"),
+    [
+        ({}, False, FEWEST_ALIKE),
+        ({}, True, BLOCK_STEPS),
+        ({"calls_in_script": True}, False, BLOCK_STEPS),
+        ({"generation": GenerationFacts(prompts=4)}, False, BLOCK_STEPS),
+        ({"step_source": "optimizer"}, False, BLOCK_STEPS),
+        ({"models": (ModelFacts(kind="Net", parameters=1, input_shapes=((2, 3), (4, 3))),)}, False, BLOCK_STEPS),
+        ({"models": ()}, False, BLOCK_STEPS),
+    ],
+)
+def test_only_calls_that_are_alike_have_short_blocks(fields: dict[str, Any], wants_p99: bool, fewest: int) -> None:
+    models = (ModelFacts(kind="Net", parameters=1, input_shapes=((2, 3),)),)
+    facts = msgspec.structs.replace(ScriptFacts(step_source="call", models=models), **fields)
+    assert _fewest_of_a_block(facts, wants_p99=wants_p99) == fewest
+
+
+def test_the_best_form_of_each_engine_is_looked_at_first(tmp_path: Path) -> None:
+    """In 300 s on slower starts the first engine's second setting was looked at, and the other engine never."""
+    study = searched(tmp_path, 300.0, start_seconds=6.0)
+    assert [plans_of.describe(it) for it in study.plan.settings] == ["openvino (precision int8)"]
 
 
 def test_nothing_useless_is_proved_while_better_ones_wait(tmp_path: Path) -> None:
