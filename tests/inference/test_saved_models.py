@@ -19,6 +19,7 @@ from hotlap.levers.api import find
 from hotlap.levers.support.situations import PROGRAM
 from hotlap.measure.quality import compared_outputs, outputs_of
 from hotlap.records import Assignment, CaptureOutputs, Crashed, LaunchRequest, ModelFacts, Plan, Run, Setting, Stopped
+from hotlap.runtime.saved_models import model_from
 from hotlap.trial.local import LocalExecutor
 
 UNMODIFIED = Plan()
@@ -44,15 +45,21 @@ def test_a_saved_program_is_a_model(target: Target, program: Path) -> None:
     assert isinstance(run.ending, Stopped), run.ending
     (found,) = run.facts.models
     assert (found.kind, found.linears) == (PROGRAM, 2) and not found.trains
-    plain = launched(target, "models:loaded", "rows_of_all_lengths")
-    compared = compared_outputs(outputs_of(plain.outputs_path), outputs_of(run.outputs_path))
-    assert not isinstance(compared, str) and compared[0].worst_relative_error < 1e-6
+    assert len(outputs_of(run.outputs_path)) == 4, "three inputs and the weights"
 
 
+@pytest.mark.slow
 def test_sizes_that_it_was_not_exported_for_are_the_reason(target: Target, tmp_path: Path) -> None:
     torch.export.save(torch.export.export(models.loaded(), (models.rows()[0],)), tmp_path / "fixed.pt2")
     run = launched(target, "fixed.pt2", "rows_of_all_lengths")
     assert isinstance(run.ending, Crashed) and "size" in run.ending.error
+
+
+@pytest.mark.slow
+def test_it_returns_what_the_model_returned(target: Target, program: Path) -> None:
+    runs = [launched(target, it, "rows_of_all_lengths") for it in ("models:loaded", "model.pt2")]
+    compared = compared_outputs(*(outputs_of(it.outputs_path) for it in runs))
+    assert not isinstance(compared, str) and compared[0].worst_relative_error < 1e-6
 
 
 @pytest.mark.slow
@@ -83,6 +90,7 @@ def test_levers_that_replace_layers_do_not() -> None:
         assert skipped is not None and "no layers to replace" in skipped.reason
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_transformers_model_is_one(target: Target, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
@@ -104,14 +112,11 @@ def test_the_folder_of_a_transformers_model_is_one(target: Target, tmp_path: Pat
         ({}, "does not name one class"),
     ],
 )
-def test_a_folder_that_needs_its_own_code_is_refused(
-    target: Target, tmp_path: Path, config: dict[str, object], said: str
-) -> None:
+def test_a_folder_that_needs_its_own_code_is_refused(tmp_path: Path, config: dict[str, object], said: str) -> None:
     pytest.importorskip("transformers")
-    (tmp_path / "encoder").mkdir()
-    (tmp_path / "encoder" / "config.json").write_text(json.dumps(config))
-    run = launched(target, "encoder", "rows")
-    assert isinstance(run.ending, Crashed) and said in run.ending.error
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=said):
+        model_from(torch, str(tmp_path))
 
 
 def test_what_is_named_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

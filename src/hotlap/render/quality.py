@@ -53,6 +53,11 @@ def score_of(quality: Quality | None) -> ScoreQuality | None:
     return quality.score if isinstance(quality, TaskQuality) else None
 
 
+def is_of_tokens(quality: Quality | None) -> bool:
+    """Whether generated tokens were compared."""
+    return isinstance(quality, TaskQuality) and any(it.of_tokens for it in quality.outputs)
+
+
 def quality_tone(quality: Quality | None) -> Tone:
     """Whether the verdict on results is good, bad or neither."""
     if quality is None or quality.verdict == "not-verified":

@@ -89,7 +89,7 @@ class BlocksWatch:
 
 def has_forward_of_torch(module: Any) -> bool:
     """Whether the module's class is torch's own, or inherits its forward from one."""
-    return bool(type(module).forward.__module__.startswith("torch.nn."))
+    return str(type(module).forward.__module__).startswith("torch.nn.")
 
 
 def _versions(blocks: tuple[Any, ...]) -> int:

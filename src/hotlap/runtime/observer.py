@@ -453,7 +453,7 @@ class _Model:
             compiled=is_compiled(root),
             channels_last=_is_channels_last(parameters),
             attention=str(getattr(configuration, "_attn_implementation", "") or ""),
-            transformers_model=any(it.__module__.startswith("transformers.") for it in type(root).__mro__),
+            transformers_model=any(str(it.__module__).startswith("transformers.") for it in type(root).__mro__),
             input_shapes=tuple(self._shapes),
             flops_per_step=flops,
             blocks=blocks.facts(root),

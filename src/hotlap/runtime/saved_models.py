@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from types import ModuleType
@@ -35,12 +36,11 @@ def _of_transformers(folder: Path) -> Any:
     path = folder / "config.json"
     if not path.is_file():
         raise ValueError(f"{folder} has no config.json, as the folder of a transformers model has.")
-    config = json.loads(path.read_bytes())
-    names = config.get("architectures") or ()
+    config: dict[str, Any] = json.loads(path.read_bytes())
+    names: list[str] = config.get("architectures") or []
     if config.get("auto_map") or len(names) != 1:
         raise ValueError(f"{path} does not name one class of transformers: write a function that loads the model.")
-    import transformers
-
+    transformers = importlib.import_module("transformers")
     made = getattr(transformers, str(names[0]), None)
     if made is None:
         raise ValueError(f"{names[0]}, which {path} names, is no class of transformers {transformers.__version__}.")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.objective import RESTING_BYTES, metric_of, pareto_front
-from hotlap.records import Candidate, Comparison, EngineReport, Latency, Quality, Study, TaskQuality
+from hotlap.records import Candidate, Comparison, EngineReport, Latency, Quality, Study
 from hotlap.render import text
 from hotlap.render.blocks import Block, Bullets, Note, Table
 from hotlap.render.html.charts.candidates import CANDIDATES
 from hotlap.render.html.parts import Figure, PageBlock
 from hotlap.render.load import legend_of, rate_cells
 from hotlap.render.material import Material
-from hotlap.render.quality import quality_word, score_of
+from hotlap.render.quality import is_of_tokens, quality_word, score_of
 from hotlap.render.sections.api import Section
 
 order = 24
@@ -53,15 +53,11 @@ def _legend(candidates: Sequence[Candidate]) -> str:
         f"the share of {text.listed(sorted(text.one_line(it, limit=80) for it in names))} that is kept"
         if names
         else "the share of sequences with the same tokens under greedy decoding"
-        if any(_of_tokens(it.comparison.quality) for it in candidates)
+        if any(is_of_tokens(it.comparison.quality) for it in candidates)
         else "the smallest cosine or agreement of the outputs with those of the model in float32"
     )
     load = next(filter(None, (legend_of(it.comparison) for it in candidates)), "")
     return " ".join(filter(None, (_LEGEND.format(quality=quality), load)))
-
-
-def _of_tokens(found: Quality | None) -> bool:
-    return isinstance(found, TaskQuality) and any(it.of_tokens for it in found.outputs)
 
 
 def _unmodified(any_of: Candidate) -> tuple[str, ...]:
