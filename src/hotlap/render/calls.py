@@ -8,6 +8,7 @@ from typing import Any
 
 from hotlap.records import Study
 from hotlap.render.html.parts import Chart
+from hotlap.render.kinds.api import presenter_of
 
 _STEPS = (
     (re.compile(r"\bStep by step\b"), "Call by call"),
@@ -19,7 +20,7 @@ _SCRIPT = ((re.compile(r"\bunmodified script\b"), "unmodified model"), (re.compi
 
 def are_calls(study: Study) -> bool:
     """Whether the study's steps are calls of a model."""
-    return study.kind == "inference"
+    return presenter_of(study.kind).counts_calls
 
 
 def of_calls(study: Study, said: str) -> str:

@@ -44,7 +44,8 @@ class Presenter:
     figures for the first screen of a page, and ``summary_rows`` additional rows of the summary on a terminal.
     ``next_commands`` are commands to run next, with their purpose; the path is that of the plan, or empty. ``sides``
     names the baseline and the candidate of the study's comparison, and ``shows_gain`` says whether its speedup is the
-    gain of a plan, and ``goes_into_source`` whether ``hotlap patch`` can write that plan into the script.
+    gain of a plan, ``goes_into_source`` whether ``hotlap patch`` can write that plan into the script, and
+    ``counts_calls`` that a step is a call of a model.
     """
 
     headline: Callable[[Study], Headline]
@@ -56,6 +57,7 @@ class Presenter:
     sides: Callable[[Study], tuple[str, str]] = _before_and_after
     shows_gain: bool = False
     goes_into_source: bool = False
+    counts_calls: bool = False
 
 
 @cache

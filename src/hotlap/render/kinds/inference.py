@@ -34,6 +34,7 @@ from hotlap.render.quality import quality_details, quality_phrase, quality_tone
 from hotlap.wording import metric_words
 
 shows_gain = True
+counts_calls = True
 result = search.result
 
 
