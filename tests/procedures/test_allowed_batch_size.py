@@ -146,3 +146,13 @@ def test_a_quick_look_names_a_budget_in_which_the_batch_size_is_proved(budget: f
     assert study.needed_seconds is not None and study.needed_seconds > budget
     advised, _ = tuned(only=("batch-size",), budget=study.needed_seconds)
     assert isinstance(verdict_of(advised), Kept), advised.status_text
+
+
+@pytest.mark.parametrize("only", [("batch-size",), ()])
+def test_a_budget_in_which_no_size_could_be_timed_is_not_the_end(only: tuple[str, ...]) -> None:
+    study, _ = tuned(only=only, budget=180.0)
+    assert "the budget is too small" in getattr(verdict_of(study), "reason", "")
+    assert study.status == "out-of-budget"
+    assert study.needed_seconds is not None
+    advised, _ = tuned(only=only, budget=study.needed_seconds)
+    assert advised.batch_search is not None and advised.batch_search.knee > 8

@@ -41,6 +41,7 @@ from hotlap.procedures.budget import (
     budget_for_the_rest,
     reserve_for_first_answer,
     reserve_while_bounding,
+    rounded_up,
     share_for_causes,
 )
 from hotlap.procedures.compose import compose, plan_of
@@ -182,6 +183,8 @@ class Search(Ladder):
         self._screen_the_rest()
         trials, options = self._trials, self._trials.options
         left_out = [name for name in self._untried if self._is_open(name)]
+        if not left_out and not options.quick and self._close_without_sizes(text):
+            return
         if not left_out and not options.quick:
             self._draft.close("finished", text)
             return
@@ -199,6 +202,18 @@ class Search(Ladder):
                 needed = max(needed, budget_for_the_rest(trials, self._prover, self._plan, [best]))
         self._draft.update(needed_seconds=needed)
         self._draft.close("quick-look", quick_look_text(options.budget_seconds, needed, on_purpose=options.quick))
+
+    def _close_without_sizes(self, text: str) -> bool:
+        """Close the study with what a larger budget would do if no batch size could be timed within this one."""
+        proposed = self._situation.proposed_batch
+        if proposed is None or not proposed.untimed_seconds:
+            return False
+        known = msgspec.structs.replace(self._situation, proposed_batch=msgspec.structs.replace(proposed, obstacle=""))
+        plans = [Plan(settings=(it,)) for it in self._levers[_BATCH_SIZE].candidates(known)]
+        more = budget_for_the_rest(self._trials, self._prover, self._plan, plans) + proposed.untimed_seconds
+        self._draft.update(needed_seconds=rounded_up(more))
+        self._draft.close("out-of-budget", text)
+        return True
 
     def interrupted(self) -> None:
         """Close the study early, and name the levers that were not decided."""

@@ -67,13 +67,16 @@ class PhaseAccount(Record, frozen=True, kw_only=True):
 class ProposedBatch(Record, frozen=True, kw_only=True):
     """The batch size that a search found to be worth a trial: ``size`` instead of the script's ``own``.
 
-    ``flag`` is the script's own option for it (empty: its DataLoader is changed). ``obstacle`` says why there is none.
+    ``flag`` is the script's own option for it (empty: its DataLoader is changed). ``obstacle`` says why there is none;
+    where the budget is the reason, ``size`` is the one for which none was left, and ``untimed_seconds`` is what timing
+    it would have taken.
     """
 
     own: int = 0
     size: int = 0
     flag: str = ""
     obstacle: str = ""
+    untimed_seconds: float = 0.0
 
 
 class Situation(Record, frozen=True, kw_only=True):

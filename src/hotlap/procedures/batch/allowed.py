@@ -7,7 +7,7 @@ from hotlap.experiment.observe import Observation
 from hotlap.experiment.trials import Trials
 from hotlap.levers.support.command_options import flag_value
 from hotlap.procedures.batch.advice import note_advice
-from hotlap.procedures.batch.search import find_knee
+from hotlap.procedures.batch.search import find_knee, size_seconds
 from hotlap.records import Machine, ProposedBatch
 
 
@@ -22,7 +22,10 @@ def propose_batch(trials: Trials, draft: StudyDraft, machine: Machine, observati
     larger = [it for it in found.rates if it.batch_size > found.own]
     if larger and all(it.error for it in larger):
         reason = f"No batch size larger than the script's own, {found.own}, could be timed. {larger[0].error}"
-        return ProposedBatch(obstacle=reason)
+        if found.bound_by != "budget":
+            return ProposedBatch(obstacle=reason)
+        size, untimed_seconds = larger[0].batch_size, size_seconds(trials, larger[0].scale)
+        return ProposedBatch(own=found.own, size=size, flag=flag, obstacle=reason, untimed_seconds=untimed_seconds)
     rate = found.rate_of(found.knee)
     if rate is None:
         return ProposedBatch(obstacle="No batch size could be timed.")

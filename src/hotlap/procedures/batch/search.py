@@ -207,11 +207,7 @@ class _Search:
         return not self._trials.fits(self._cost(size))
 
     def _cost(self, size: int) -> float:
-        scale = size / self._changer.own
-        costs, longer = self._trials.costs, max(1.0, scale)
-        fewest, all_steps = (longer * costs.of_steps(it) for it in (_FEWEST_PROBE_STEPS, PROBE_STEPS))
-        probe = costs.of_launch(plans_of.EMPTY, 0) + max(fewest, min(all_steps, _PROBE_SECONDS))
-        return probe + cost_of(self._trials, scale)
+        return size_seconds(self._trials, size / self._changer.own)
 
     def _plan_sizes(self, sizes: Sequence[int]) -> None:
         """Plan these sizes, each with a probe and its replicates."""
@@ -313,6 +309,14 @@ class _Search:
 
     def _record(self) -> None:
         self._draft.update(batch_search=self.found)
+
+
+def size_seconds(trials: Trials, scale: float) -> float:
+    """What a probe of ``scale`` times the script's own size takes, and its replicates."""
+    costs, longer = trials.costs, max(1.0, scale)
+    fewest, all_steps = (longer * costs.of_steps(it) for it in (_FEWEST_PROBE_STEPS, PROBE_STEPS))
+    probe = costs.of_launch(plans_of.EMPTY, 0) + max(fewest, min(all_steps, _PROBE_SECONDS))
+    return probe + cost_of(trials, scale)
 
 
 def _sized(rate: BatchRate, size: int) -> BatchRate:
