@@ -170,3 +170,35 @@ def test_the_command_is_shown_as_it_was_typed() -> None:
 def test_a_report_names_torchrun_as_it_was_typed(work: Path) -> None:
     for typed in ("torchrun --standalone train.py", "python -u -m torch.distributed.run --standalone train.py"):
         assert command(workload_from(typed.split(), "tune")) == typed
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("torchrun --nnodes 2 --nproc-per-node 2 train.py", "`--nnodes 2`"),
+        ("torchrun --nnodes=4 train.py", "`--nnodes 4`"),
+        ("torchrun --nnodes 2:4 train.py", "`--nnodes 2:4`"),
+        ("accelerate launch --num_machines 2 train.py", "`--num_machines 2`"),
+        ("deepspeed --num_nodes 2 train.py", "`--num_nodes 2`"),
+        ("fabric run --num-nodes=3 train.py", "`--num-nodes 3`"),
+    ],
+)
+def test_trials_on_several_machines_are_refused_in_one_sentence(work: Path, words: str, said: str) -> None:
+    for name in ("accelerate", "deepspeed", "lightning"):
+        package(name)
+    Path("train.py").touch()
+    for command_name in ("tune", "profile"):
+        with pytest.raises(UsageError, match="starts processes on this machine alone") as caught:
+            workload_from(words.split(), command_name)
+        assert said in caught.value.what and "hotlap run --plan" in caught.value.remedy
+    assert workload_from(words.split(), "run").arguments == tuple(
+        words.split()[2 if " run " in words or " launch " in words else 1 :]
+    )
+
+
+@pytest.mark.parametrize(
+    "words", ["torchrun --nnodes 1 train.py", "torchrun --nnodes 1:4 train.py", "torchrun train.py --nnodes 2"]
+)
+def test_one_machine_is_enough(work: Path, words: str) -> None:
+    Path("train.py").touch()
+    assert workload_from(words.split(), "tune").target == TORCHRUN

@@ -58,6 +58,24 @@ DISAGREEING = """
 # The loss of one rank is scaled.
 train(DistributedDataParallel(network(64)), forever(64, 64), scale=1.0 + rank)
 """
+BYPASSED = """
+model = network(64)
+wrapper = DistributedDataParallel(model)
+train(model, forever(64, 64))
+"""
+APART = """
+# One rank alone changes a weight.
+model = DistributedDataParallel(network(64))
+
+
+def decay(step):
+    if rank == 1:
+        with torch.no_grad():
+            model.module[0].weight.mul_(0.999)
+
+
+train(model, forever(64, 64), decay)
+"""
 CHECKPOINTS = """
 import os
 model = DistributedDataParallel(network(512))
@@ -117,14 +135,22 @@ def assert_said(finding: Finding, words: Sequence[str]) -> None:
         (EXPOSED, "exposed-communication", ("of it in all-reduce", "MiB (a bucket of DistributedDataParallel)")),
         (UNEQUAL, "unequal-data", ("Rank 1 trains on 100 % more samples per step than rank 0.",)),
         (DISAGREEING, "ranks-disagree", ("The losses of rank",)),
+        (BYPASSED, "different-weights", ("without its DistributedDataParallel", "weights of rank 1 differ")),
+        (APART, "different-weights", ("The weights of rank 1 differ from those of rank 0 after",)),
         (CHECKPOINTS, "checkpoint-cost", ("the other rank waits for it",)),
         (SLOW_LINK, "slow-link", ("The all-reduce of", "between ranks 0 and 1 takes")),
     ],
-    ids=["exposed", "unequal", "disagreeing", "checkpoints", "slow-link"],
+    ids=["exposed", "unequal", "disagreeing", "bypassed", "apart", "checkpoints", "slow-link"],
 )
 def test_a_planted_cause_is_found(script: str, rule: str, words: Sequence[str], tmp_path: Path) -> None:
     found = findings_of(script, tmp_path)
     assert rule in found, {name: it.title for name, it in found.items()}
     assert_said(found[rule], words)
+    if script == BYPASSED:
+        line = 1 + next(at for at, it in enumerate(HEAD.splitlines()) if "model(x)" in it)
+        site = found[rule].site
+        assert site is not None and site.line == line
+    if rule != "different-weights":
+        assert "different-weights" not in found, said(found["different-weights"])
     if rule != "slow-link":
         assert "slow-link" not in found, said(found["slow-link"])

@@ -11,8 +11,14 @@ from typing import Any
 import msgspec
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+import torch.distributed.fsdp
 from torch import nn
-from torch.distributed.fsdp import BackwardPrefetch, FSDPModule, FullyShardedDataParallel, fully_shard
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import BackwardPrefetch, FSDPModule, FullyShardedDataParallel
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.distributed.tensor import DTensor
 
 from hotlap.levers.api import find
 from hotlap.records import Setting, ShardedFacts
@@ -22,11 +28,21 @@ from hotlap.runtime.sharded_facts import sharded_facts
 
 
 class Job(msgspec.Struct):
-    """Three steps of a model of FSDP1 or FSDP2."""
+    """Some steps of a model of FSDP1 or FSDP2.
+
+    ``by_policy``: FSDP1 wraps the parts by itself; ``by_mesh``: the script passes its own mesh; ``clips``: the norm of
+    the gradients is among the losses. ``loads`` and ``saves`` are folders of checkpoints, before and after training.
+    """
 
     interface: str
     setting: Setting | None = None
     reshards: bool = True
+    by_policy: bool = False
+    by_mesh: bool = False
+    clips: bool = False
+    steps: int = 3
+    loads: str = ""
+    saves: str = ""
 
 
 class Result(msgspec.Struct):
@@ -35,16 +51,20 @@ class Result(msgspec.Struct):
     facts: tuple[ShardedFacts, ...]
     notes: list[str]
     ahead: list[bool]
+    held: int
 
 
 def shared(job: Job) -> nn.Module:
     net = nn.Sequential(*(nn.Sequential(nn.Linear(9, 9), nn.Tanh()) for _ in range(3)), nn.Linear(9, 1))
     if job.interface == "fsdp2":
+        mesh = {"mesh": init_device_mesh("cpu", (dist.get_world_size(),))} if job.by_mesh else {}
         for block in list(net)[:3]:
-            fully_shard(block, reshard_after_forward=job.reshards)
-        fully_shard(net)
+            torch.distributed.fsdp.fully_shard(block, reshard_after_forward=job.reshards, **mesh)
+        torch.distributed.fsdp.fully_shard(net, **mesh)
         return net
     given: dict[str, Any] = {"use_orig_params": True, "device_id": torch.device("cpu")}
+    if job.by_policy:
+        return FullyShardedDataParallel(net, auto_wrap_policy=ModuleWrapPolicy({nn.Sequential}), **given)
     for number in range(3):
         net[number] = FullyShardedDataParallel(net[number], **given)
     return FullyShardedDataParallel(net, backward_prefetch=BackwardPrefetch.BACKWARD_POST, **given)
@@ -58,17 +78,35 @@ def train(job: Job, rank: int) -> Result:
     torch.manual_seed(0)
     model = shared(job)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    if job.loads:
+        _checkpoint(model, optimizer, load=job.loads)
     torch.manual_seed(1 + rank)
     losses = []
-    for _ in range(3):
+    for _ in range(job.steps):
         optimizer.zero_grad()
         loss = model(torch.randn(4, 9)).square().mean()
         loss.backward()
         losses.append(loss.item())
+        if job.clips:
+            losses.append(nn.utils.clip_grad_norm_(model.parameters(), 0.01).full_tensor().item())  # type: ignore[attr-defined]
         optimizer.step()
+    if job.saves:
+        _checkpoint(model, optimizer, save=job.saves)
     facts = sharded_facts(torch, interception.roots.all())
     interception.suspend()
-    return Result(losses, _whole(model), facts, interception.hooks.notes, _ahead(model))
+    held = sum(it.to_local().numel() if isinstance(it, DTensor) else it.numel() for it in model.parameters())
+    return Result(losses, _whole(model), facts, interception.hooks.notes, _ahead(model), held)
+
+
+def _checkpoint(model: nn.Module, optimizer: Any, *, load: str = "", save: str = "") -> None:
+    """As torch's documentation of distributed checkpoints does it."""
+    weights, state = get_state_dict(model, optimizer)
+    kept = {"model": weights, "optimizer": state}
+    if save:
+        dcp.save(kept, checkpoint_id=save)
+        return
+    dcp.load(kept, checkpoint_id=load)
+    set_state_dict(model, optimizer, model_state_dict=kept["model"], optim_state_dict=kept["optimizer"])
 
 
 def _whole(model: nn.Module) -> list[float]:

@@ -29,6 +29,15 @@ _MODULES: Mapping[str, tuple[tuple[str, ...], str]] = {
 }
 """A launcher's name, the words that must follow it, and the module that its command starts."""
 
+_MACHINES: Mapping[str, tuple[str, ...]] = {
+    "torch.distributed.run": ("--nnodes",),
+    "accelerate.commands.launch": ("--num_machines", "--num-machines"),
+    "lightning.fabric.cli": ("--num-nodes", "--num_nodes"),
+    "lightning_fabric.cli": ("--num-nodes", "--num_nodes"),
+    "deepspeed.launcher.runner": ("--num_nodes",),
+}
+"""A launcher's module, and the names of its option for the number of machines."""
+
 _OTHER_HOMES = {"lightning.fabric.cli": "lightning_fabric.cli"}
 """The same module in its separate package."""
 
@@ -213,6 +222,24 @@ def _as_module(typed: Typed, command: str) -> Typed:
             f"`hotlap {command} -m MODULE ...`.",
         )
     return typed
+
+
+def require_one_machine(module: str, arguments: Sequence[str], command: str) -> None:
+    """Raise :class:`UsageError` if the launcher would wait for processes that other machines start."""
+    names = _MACHINES.get(module, ())
+    for index, word in enumerate(arguments):
+        if not word.startswith("-") and word.endswith(".py"):
+            return  # what follows the script belongs to the script
+        name, equals, value = word.partition("=")
+        value = value if equals else next(iter(arguments[index + 1 : index + 2]), "")
+        fewest = value.partition(":")[0]  # torchrun takes a range, of which the fewest are enough
+        if name in names and fewest.isdecimal() and int(fewest) > 1:
+            raise UsageError(
+                f"hotlap {command} starts processes on this machine alone, and `{name} {value}` waits for those of "
+                "others.",
+                remedy=f"Use `{name} 1` here. The plan then runs on all machines: on each of them, put "
+                "`hotlap run --plan hotlap.toml` in front of the same command.",
+            )
 
 
 def _is_script(path: Path) -> bool:

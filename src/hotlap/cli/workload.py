@@ -16,6 +16,7 @@ from hotlap.cli.launchers import (
     active_interpreter,
     has_package,
     is_usual_interpreter,
+    require_one_machine,
     understood,
 )
 from hotlap.errors import UsageError
@@ -61,12 +62,14 @@ def workload_from(words: Sequence[str], command: str, python: str = "") -> Workl
     ``python`` is the interpreter that an option names.
 
     Raises :class:`UsageError` when nothing is named, when there is no such script or module, or when what
-    precedes it is unknown.
+    precedes it is unknown; and, unless the command is ``run``, when a launcher waits for other machines.
     """
     typed = understood(words, command, python)
     if not typed.words or typed.words == ("-m",):
         raise UsageError("No script was given.", remedy=_EXAMPLE.format(command=command))
     found = _module(typed) if typed.words[0] == "-m" else _script(typed)
+    if found.kind == "module" and command != "run":
+        require_one_machine(found.target, found.arguments, command)
     return msgspec.structs.replace(found, interpreter_options=typed.options)
 
 

@@ -34,7 +34,8 @@ class Profile(Record, frozen=True, kw_only=True):
     are longer, and so is its start-up of ``watched_startup_seconds``. With several ranks, ``rank_step_seconds`` are the
     wall seconds of each step, one row per rank, ``rank_forward_seconds`` those until backward was called, and
     ``rank_other_seconds`` those outside of all phases; ``rank_losses`` and ``rank_samples`` are each step's loss and
-    samples, and ``rank_lines`` the sampled lines of each rank in the profiled run (none: not all ranks have any).
+    samples, ``rank_weights`` a digest of each rank's weights at the end, and
+    ``rank_lines`` the sampled lines of each rank in the profiled run (none: not all ranks have any).
     ``collectives`` are those that the ranks' traces share (None: fewer than two have any), ``exposed`` is what of them
     ran while nothing was computed, one per rank, and ``measured_rates`` what collectives take between idle processes of
     this machine, where that was measured.
@@ -69,6 +70,7 @@ class Profile(Record, frozen=True, kw_only=True):
     rank_other_seconds: tuple[tuple[float, ...], ...] = ()
     rank_losses: tuple[tuple[float | None, ...], ...] = ()
     rank_samples: tuple[tuple[int, ...], ...] = ()
+    rank_weights: tuple[str, ...] = ()
     rank_lines: tuple[LineSamples, ...] = ()
     collectives: CollectiveComparison | None = None
     exposed: tuple[ExposedCommunication, ...] = ()

@@ -153,6 +153,7 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
         rank_other_seconds=run.rank_other_seconds,
         rank_losses=run.rank_losses,
         rank_samples=run.rank_samples,
+        rank_weights=run.rank_weights,
         disturbed=bounds.disturbed,
         run_seconds=run.wall_seconds if isinstance(run.ending, Completed) else 0.0,
         fresh_bytes_per_step=_fresh_bytes_per_step(run),

@@ -47,6 +47,7 @@ from hotlap.wording import ratio, share
 _WAYS: Mapping[str, Callable[[Setting], Way]] = {
     "sharded-optimizer": lambda setting: Way("zero-1"),
     "fully-sharded": lambda setting: Way("fsdp2", reshards=bool(dict(setting.values)["reshard_after_forward"])),
+    "replicated-weights": lambda setting: Way("ddp"),
     "reshard-after-forward": lambda setting: Way("fsdp2", reshards=bool(dict(setting.values)["reshard"])),
 }
 """The levers that apply a strategy, and which one a setting of theirs is."""

@@ -1,8 +1,6 @@
-"""The frozen records that rooms exchange.
+"""The frozen records that rooms exchange: no logic and no torch, since the training process imports them too.
 
-No logic and no torch in here: the user's training process imports it too. Records are immutable and check JSON when it
-is read; unknown fields are ignored and new ones carry defaults, so that older studies stay readable. Names carry units.
-"""
+Unknown fields of JSON are ignored, and new ones have defaults. Names carry units."""
 
 from __future__ import annotations
 
@@ -193,6 +191,7 @@ from hotlap.records.script import (
     CallSite,
     CheckpointFacts,
     DataParallelFacts,
+    DeepSpeedFacts,
     EvaluationFacts,
     FileDigest,
     Invariants,
@@ -307,6 +306,7 @@ __all__ = [
     "DataParallelArguments",
     "DataParallelFacts",
     "DataParallelStatement",
+    "DeepSpeedFacts",
     "Disturbance",
     "End",
     "Ending",

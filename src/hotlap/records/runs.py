@@ -217,11 +217,12 @@ class Run(Record, frozen=True, kw_only=True):
     inference target (:class:`hotlap.records.CaptureOutputs`), ``artefact_path`` the folder with its deployable model
     (:class:`hotlap.records.WriteArtefact`), and ``evidence_path`` the :class:`hotlap.evidence.RunEvidence` in JSON.
     With several ranks the ``rank_`` fields have one row for each: the wall seconds of its steps, and those of them that
-    passed before it called backward, which is before it synchronised with the others; its losses (NaN as None), samples
-    and file of gradients. ``imported_from_original`` are
-    modules that a workload in a checkout imported from the original tree nevertheless. ``hosts`` are those that it
-    connected to, as ``name:port`` or ``address:port``, this machine's own left out. ``device_peak_bytes`` is the most
-    that its tensors held of a device, and ``device_footprint_bytes`` the most that it used of it, the allocator's
+    passed before it called backward, which is before it synchronised with the others; its losses (NaN as None),
+    samples, file of gradients, and digest of its weights at the end (``weights_digest`` of
+    :class:`DataParallelFacts`; empty where none was made). ``imported_from_original`` are modules that a workload in a
+    checkout imported from the original tree nevertheless. ``hosts`` are those that it connected to, as
+    ``name:port`` or ``address:port``, this machine's own left out. ``device_peak_bytes`` is the most that its tensors
+    held of a device, and ``device_footprint_bytes`` the most that it used of it, the allocator's
     reserve and the context included, and also what other processes held at its end. ``engine`` is what ran an inference
     target's model instead of torch (None: torch itself did). ``resting_bytes`` is the memory of such a target before
     the first call, when everything is loaded: of tensors on the device where its model is on one, else what the process
@@ -267,6 +268,7 @@ class Run(Record, frozen=True, kw_only=True):
     rank_evidence_paths: tuple[str, ...] = ()
     rank_losses: tuple[tuple[float | None, ...], ...] = ()
     rank_samples: tuple[tuple[int, ...], ...] = ()
+    rank_weights: tuple[str, ...] = ()
     rank_gradients_paths: tuple[str, ...] = ()
     imported_from_original: tuple[str, ...] = ()
     loader_rates: tuple[LoaderRate, ...] = ()

@@ -200,7 +200,9 @@ class DataParallelFacts(Record, frozen=True, kw_only=True):
 
     ``bucket_cap_mb`` is None where torch chooses. ``gradient_bytes`` are those of the gradients that each backward pass
     exchanges. ``communication_hook`` names the function that the script registered to exchange them, and
-    ``unsynchronised_backwards`` counts the backward passes under ``no_sync`` in the observed steps.
+    ``unsynchronised_backwards`` counts the backward passes under ``no_sync`` in the observed steps. ``bypassed_at`` is
+    where the script calls the wrapped model itself, if it never called the wrapper in these steps. ``weights_digest``
+    is a digest of this process's weights at the end (empty: none was made).
     """
 
     backend: str = ""
@@ -212,6 +214,8 @@ class DataParallelFacts(Record, frozen=True, kw_only=True):
     find_unused_parameters: bool = False
     communication_hook: str = ""
     unsynchronised_backwards: int = 0
+    bypassed_at: CallSite | None = None
+    weights_digest: str = ""
     site: CallSite | None = None
 
 
@@ -229,6 +233,20 @@ class ShardedFacts(Record, frozen=True, kw_only=True):
     forward_prefetch: bool = False
     backward_prefetch: str = ""
     limit_all_gathers: bool = True
+    strategy: str = ""
+    use_orig_params: bool = False
+    mesh: tuple[int, ...] = ()
+    offloads: bool = False
+
+
+class DeepSpeedFacts(Record, frozen=True, kw_only=True):
+    """One engine of ``deepspeed.initialize``: the stage of ZeRO, and whether parts of the state are kept in host memory
+    or in files."""
+
+    stage: int = 0
+    processes: int = 1
+    offloads: bool = False
+    pipeline: bool = False
 
 
 class ScriptFacts(Record, frozen=True, kw_only=True):
@@ -257,6 +275,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     models: tuple[ModelFacts, ...] = ()
     data_parallel: tuple[DataParallelFacts, ...] = ()
     sharded: tuple[ShardedFacts, ...] = ()
+    deepspeed: tuple[DeepSpeedFacts, ...] = ()
     autocast_dtype: str = ""
     grad_scaler: bool = False
     matmul_precision: str = "highest"

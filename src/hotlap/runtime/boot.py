@@ -25,6 +25,7 @@ from hotlap.runtime import presence
 from hotlap.runtime.entrance import FailureEndsProcess
 from hotlap.runtime.hooks import Hooks
 from hotlap.runtime.imports import Callback, ImportWatch
+from hotlap.runtime.sharding import WATCHED as SHARDING
 
 if TYPE_CHECKING:
     from hotlap.runtime.files import Redirection
@@ -60,11 +61,14 @@ def apply_plan(path: str | os.PathLike[str] = "hotlap.toml") -> Plan:
     plan = read(Path(path))
 
     def imported(name: str, torch: ModuleType) -> None:
+        if name != "torch":
+            _intercept_sharding(name, torch)
+            return
         interception = _intercepted(torch)
         _install_levers(interception.hooks, plan)
         _require_same_plan(torch, interception, plan)
 
-    ImportWatch(("torch",), imported, _missed).start()
+    ImportWatch(("torch", *SHARDING), imported, _missed).start()
     return plan
 
 
@@ -76,6 +80,9 @@ def _boot_run(plan_path: str, watch_folder: str) -> None:
         return
 
     def imported(name: str, torch: ModuleType) -> None:
+        if name != "torch":
+            _intercept_sharding(name, torch)
+            return
         with _without_collecting():
             interception = _intercepted(torch)
             if watch_folder:  # first, so that the work of levers inside a phase is timed in it
@@ -86,7 +93,13 @@ def _boot_run(plan_path: str, watch_folder: str) -> None:
         if plan.settings:
             _require_same_plan(torch, interception, plan)
 
-    _watch(("torch",), imported)
+    _watch(("torch", *SHARDING), imported)
+
+
+def _intercept_sharding(name: str, module: ModuleType) -> None:
+    """Patch a module that shares models; before torch is intercepted, that patches what is loaded by then."""
+    if name in SHARDING and (interception := active()) is not None:
+        interception.intercept_sharding(name, module)
 
 
 def _watch(names: tuple[str, ...], announced: Callback) -> None:
@@ -166,7 +179,7 @@ def _boot_trial() -> None:
     address = _variable("HOTLAP_SOCKET")
     redirection = layered = None
     silencer = silenced.Silencer(run_directory / "trackers")
-    watched: tuple[str, ...] = ("torch", *silenced.WATCHED)
+    watched: tuple[str, ...] = ("torch", *SHARDING, *silenced.WATCHED)
     if _redirects():
         from hotlap.runtime.files import WATCHED
 
@@ -183,6 +196,7 @@ def _boot_trial() -> None:
         if redirection is not None:
             redirection.on_import(name, module)
         silencer.on_import(name, module)
+        _intercept_sharding(name, module)
         if name == "torch":
             _begin_trial(module, assignment, run_directory)
 

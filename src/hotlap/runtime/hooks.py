@@ -60,6 +60,14 @@ class Hooks:
     # In place of the constructor, with the same arguments: whether it made the wrapper something else.
     instead_of_data_parallel: list[Callable[[Any, dict[str, Any]], bool]] = field(default_factory=list)
 
+    # fully_shard(...) and FullyShardedDataParallel(...): which ("fsdp2", "fsdp1"), and the arguments by name, edited in
+    # place.
+    before_sharding: list[Callable[[str, dict[str, Any]], None]] = field(default_factory=list)
+
+    # deepspeed.initialize(...): the arguments by name, edited in place; then the engine.
+    before_deepspeed: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
+    after_deepspeed: list[Callable[[Any], None]] = field(default_factory=list)
+
     # torch.compile(...), before it runs; Module.compile comes here too.
     before_compile: list[Callable[[], None]] = field(default_factory=list)
 

@@ -17,12 +17,14 @@ import inspect
 import sys
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
 from hotlap.runtime.captures import Captures
 from hotlap.runtime.hooks import Fetch, Hooks
 from hotlap.runtime.patches import Patches
 from hotlap.runtime.roots import Roots
+from hotlap.runtime.sharding import intercept_sharding, intercept_what_is_loaded
 
 Function = Callable[..., Any]
 _Reason: TypeAlias = Literal["capture", "suspended"]
@@ -52,6 +54,11 @@ class Interception:
         self._intercept_saving()
         self._captures.install(self._of_graphs)
         self.roots.install()
+        intercept_what_is_loaded(self.hooks, self.patches.replace)
+
+    def intercept_sharding(self, name: str, module: ModuleType) -> None:
+        """The same for a module that shares models between processes, once the script has imported it."""
+        intercept_sharding(self.hooks, self.patches.replace, name, module)
 
     def suspend(self) -> None:
         """Remove all patches, as if never installed."""

@@ -30,6 +30,7 @@ from hotlap.runtime.blocks_watch import BlocksWatch, has_forward_of_torch
 from hotlap.runtime.call_sites import digests, exact_user_site
 from hotlap.runtime.compile_report import is_compiled
 from hotlap.runtime.data_parallel import DataParallelWatch
+from hotlap.runtime.deepspeed_facts import DeepSpeedWatch
 from hotlap.runtime.devices import device_kind, matmul_precision
 from hotlap.runtime.flops import flop_counter
 from hotlap.runtime.garbage_timer import GarbageTimer
@@ -68,7 +69,8 @@ class Observer:
         self._models: dict[int, _Model] = {}
         self._autocast = AutocastWatch(self._torch)
         self._blocks = BlocksWatch(self._torch)
-        self._data_parallel = DataParallelWatch(interception.hooks)
+        self._data_parallel = DataParallelWatch(interception.hooks, digests=self._observing)
+        self._deepspeed = DeepSpeedWatch(interception.hooks)
         self._scaler = False
         self._clips = False
         self._clearing: ClearingWatch | None = None
@@ -218,7 +220,7 @@ class Observer:
             model.saw(args, kwargs)
             if self._early():
                 self._processes = _process_count(self._torch)  # a script may leave its group before it ends
-                self._note(exact_user_site("model", type(root).__name__))
+                self._data_parallel.forward_begins(root, self._note(exact_user_site("model", type(root).__name__)))
                 self._watch_autocast(root)
         if self._observing and self._early():
             self._blocks.forward_begins(root)
@@ -289,9 +291,10 @@ class Observer:
     def _any_compiled(self) -> bool:
         return any(is_compiled(root) for root in self._roots.all())
 
-    def _note(self, site: CallSite | None) -> None:
+    def _note(self, site: CallSite | None) -> CallSite | None:
         if site is not None:
             self._sites.setdefault((site.role, site.file, site.line, site.column), site)
+        return site
 
     # -- the result ----------------------------------------------------------------------------
 
@@ -312,6 +315,7 @@ class Observer:
             models=models,
             data_parallel=self._data_parallel.facts(),
             sharded=sharded_facts(torch, self._roots.all()),
+            deepspeed=self._deepspeed.facts(),
             autocast_dtype=self._autocast.dtype,
             grad_scaler=self._scaler,
             matmul_precision=matmul_precision(torch, device),

@@ -30,12 +30,33 @@ def _of_root(torch: Any, fsdp: Any, root: Any) -> ShardedFacts | None:
             forward_prefetch=bool(getattr(first[0], "forward_prefetch", False)),
             backward_prefetch=str(getattr(getattr(first[0], "backward_prefetch", None), "name", "")),
             limit_all_gathers=bool(getattr(first[0], "limit_all_gathers", True)),
+            strategy=str(getattr(getattr(first[0], "sharding_strategy", None), "name", "")),
+            use_orig_params=bool(getattr(first[0], "_use_orig_params", False)),  # not public in torch 2.6 to 2.13
+            offloads=bool(getattr(getattr(first[0], "cpu_offload", None), "offload_params", False)),
         )
     kind = getattr(fsdp, "FSDPModule", None)
     second = [it for it in root.modules() if kind is not None and isinstance(it, kind)]
     if not second:
         return None
-    return ShardedFacts(api="fsdp2", units=len(second), processes=processes, reshards=_reshards(second[1:]))
+    return ShardedFacts(
+        api="fsdp2",
+        units=len(second),
+        processes=processes,
+        reshards=_reshards(second[1:]),
+        mesh=_mesh(second[0]),
+        offloads=any(_is_kept_in_host_memory(it) for it in second[0].parameters()),
+    )
+
+
+def _mesh(model: Any) -> tuple[int, ...]:
+    """The sizes of the mesh that its weights are divided over; empty where none is."""
+    meshes = (getattr(it, "device_mesh", None) for it in model.parameters())
+    return next((tuple(mesh.mesh.shape) for mesh in meshes if mesh is not None), ())
+
+
+def _is_kept_in_host_memory(weight: Any) -> bool:
+    mesh = getattr(weight, "device_mesh", None)
+    return mesh is not None and mesh.device_type != "cpu" and weight.to_local().device.type == "cpu"
 
 
 def _reshards(units: list[Any]) -> bool | None:

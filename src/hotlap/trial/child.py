@@ -451,6 +451,7 @@ class Child:
             rank_evidence_paths=tuple(run.evidence_path for run in together if run.evidence_path),
             rank_losses=tuple(run.steps.loss for run in together),
             rank_samples=tuple(run.steps.samples for run in together),
+            rank_weights=tuple(map(_weights_of, together)),
             rank_gradients_paths=tuple(run.gradients_path for run in together if run.gradients_path),
         )
 
@@ -466,6 +467,12 @@ def _block_without_steps(cores: CoresWatch, processes: Sequence[psutil.Process])
         other_load=seen.other_load,
         waited_seconds=seen.waited_seconds,
     )
+
+
+def _weights_of(run: Run) -> str:
+    """The digests of the weights in all wrappers of a rank; empty where one is missing."""
+    digests = [it.weights_digest for it in run.facts.data_parallel]
+    return " ".join(digests) if all(digests) else ""
 
 
 def _until_backward(steps: Steps) -> tuple[float, ...]:

@@ -1,0 +1,1 @@
+"""Replicates on several nodes of a cluster."""
