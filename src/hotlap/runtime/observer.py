@@ -284,12 +284,9 @@ class Observer:
             self._flop_counter.__exit__(None, None, None)
             self._flops = float(self._flop_counter.get_total_flops()) or None
             self._flop_counter = None
-        elif self._clock.steps_done == STEP_THAT_COUNTS_FLOPS and not self._any_compiled():
+        elif self._clock.steps_done == STEP_THAT_COUNTS_FLOPS and not any(map(is_compiled, self._roots.all())):
             self._flop_counter = flop_counter(self._torch)
             self._flop_counter.__enter__()
-
-    def _any_compiled(self) -> bool:
-        return any(is_compiled(root) for root in self._roots.all())
 
     def _note(self, site: CallSite | None) -> CallSite | None:
         if site is not None:
