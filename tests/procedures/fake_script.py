@@ -93,6 +93,8 @@ class FakeScript:
     loader_workers: int = 0
     reads_loss: bool = True
     repeatable: bool = True
+    nudge: float = 1e-6
+    """By so much the loss changes where the initial weights change by one unit in the last place."""
     backwards_only: bool = False
     evidence_paths: tuple[str, ...] = ()
     profiled_ending: Ending = field(default_factory=Stopped)
@@ -405,7 +407,7 @@ class FakeExecutor(OneSlot):
     def _losses(self, arm: Assignment, steps: int, noise: random.Random) -> tuple[float | None, ...]:
         if not self.script.reads_loss:
             return (None,) * steps
-        factor = 1.0 + (1e-6 if arm.instrument(NudgeWeights) else 0.0)
+        factor = 1.0 + (self.script.nudge if arm.instrument(NudgeWeights) else 0.0)
         for setting in arm.plan.settings:
             factor *= self.script.effects.get(setting, Effect()).loss
         if not self.script.repeatable:

@@ -24,6 +24,7 @@ from hotlap.records import (
     Replicate,
     Run,
     Setting,
+    Steps,
     Study,
     TurnRequest,
 )
@@ -129,11 +130,36 @@ def test_what_needs_variables_before_the_start_is_launched() -> None:
     assert {"half", "step"} <= kept(study)
 
 
-def test_where_several_processes_train_each_setting_is_launched() -> None:
+def test_where_several_processes_train_they_switch_too() -> None:
     executor = Recording(FakeScript(effects=EFFECTS), processes=2)
     study = search(executor)
-    assert executor.shared() == []
+    assert executor.shared()
+    assert {"half", "step", "feed"} <= kept(study)
+
+
+class Diverging(Recording):
+    """In a shared launch the loss is not finite while one of the levers is on."""
+
+    def take_turns(self, request: TurnRequest) -> Replicate:
+        turns = super().take_turns(request)
+        if not request.one_launch:
+            return turns
+        steps = Steps(not_finite=(40,))
+        on = [any(it.lever == "idle" for it in run.plan.settings) for run in turns.runs]
+        runs = [
+            msgspec.structs.replace(run, steps=steps if it else Steps()) for run, it in zip(turns.runs, on, strict=True)
+        ]
+        return msgspec.structs.replace(turns, runs=tuple(runs))
+
+
+@pytest.mark.parametrize("names", [SWITCHED, ("half", "idle")])
+def test_a_loss_that_is_not_finite_ends_its_configuration(names: tuple[str, ...]) -> None:
+    """Whether each first takes turns by itself, or all combinations at once."""
+    executor = Diverging(FakeScript(effects=EFFECTS))
+    study = search(executor, named(*map(switchable, names)))
     assert "half" in kept(study)
+    (failed,) = (it for it in study.outcomes if isinstance(it.verdict, Failed))
+    assert failed.lever == "idle" and isinstance(failed.verdict, Failed) and "diverged" in failed.verdict.reason
 
 
 def test_one_launch_screens_as_many_as_there_are_steps_for() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hotlap.experiment.trials import failure_of
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import (
     Assignment,
@@ -43,6 +44,31 @@ while done < {steps}:
         loss.backward()
         optimizer.step()
         done += 1
+"""
+
+RANKS = """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(rank)
+torch.set_num_threads(1)
+model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(10, 24), torch.nn.ReLU(), torch.nn.Linear(24, 1)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+seen = None
+inside = [False]
+model.module.register_forward_pre_hook(lambda *_: inside.__setitem__(0, torch.is_autocast_enabled("cpu")))
+for step in range(10**9):
+    inputs = torch.randn(8, 10)
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(inputs).float(), inputs.sum(dim=1, keepdim=True))
+    now = (inside[0], bool(optimizer.param_groups[0]["fused"]))
+    if now != seen:
+        print(f"rank{rank} {step} {now}", flush=True)
+        seen = now
+    loss.backward()
+    optimizer.step()
 """
 
 BF16 = Plan(settings=(make_setting("mixed-precision", dtype="bfloat16"),))
@@ -115,6 +141,41 @@ def test_rounds_end_before_the_first_loss_that_is_not_finite(take: Take) -> None
     turns = take(Plan(), ONE_THREAD, during=from_there_on, rounds=30, block_seconds=0.001, block_steps=4)
     assert endings(turns) == [Stopped, Stopped]
     assert 1 <= len(turns.rounds[0]) < 30
+
+
+def test_the_configuration_after_which_the_loss_was_not_finite_is_named(take: Take) -> None:
+    under_autocast = "loss = loss * (float('nan') if done >= 60 and torch.is_autocast_enabled('cpu') else 1.0)"
+    arms = (Plan(), Plan(), ONE_THREAD, BF16)
+    turns = take(*arms, during=under_autocast, rounds=30, block_seconds=0.001, block_steps=4)
+    assert endings(turns) == [Stopped] * 4
+    named = [arm for arm, run in enumerate(turns.runs) if run.steps.not_finite]
+    # In the first step of a turn it may as well come from the turn before.
+    assert named in ([3], [])
+    failure = failure_of(turns)
+    assert (failure is not None and failure.arm == 3 and "diverged" in failure.reason) or not named
+
+
+def test_all_ranks_switch_at_the_same_step(tmp_path: Path) -> None:
+    """Each rank prints the step of every change that it sees."""
+    (tmp_path / "train.py").write_text(RANKS)
+    arguments = ("--nproc_per_node", "2", "--standalone", "train.py")
+    workload = Workload(
+        kind="module",
+        target="torch.distributed.run",
+        arguments=arguments,
+        directory=str(tmp_path),
+        python=sys.executable,
+    )
+    arms = tuple(Assignment(workload=workload, plan=it) for it in (Plan(), Plan(), BF16, FUSED))
+    request = TurnRequest(arms=arms, one_launch=True, rounds=4, block_seconds=0.01, block_steps=3)
+    turns = LocalExecutor(tmp_path / "runs").take_turns(request)
+    assert endings(turns) == [Stopped] * 4, turns.runs
+    assert [len(row) for row in turns.rounds] == [4] * 4
+    (output,) = (tmp_path / "runs").glob("[0-9]*/output.txt")
+    seen = [line.split(maxsplit=1) for line in output.read_text().splitlines() if line.startswith("rank")]
+    first, second = ([rest for rank, rest in seen if rank == name] for name in ("rank0", "rank1"))
+    assert len(first) > 8, "off and on, many times"
+    assert first == second
 
 
 def test_the_deadline_ends_a_shared_launch(take: Take) -> None:

@@ -111,7 +111,8 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--size", type=int, default=32, help="width and height of the prepared digits")
     parser.add_argument("--width", type=int, default=16, help="channels of the first convolution")
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--learning-rate", type=float, default=1e-4)
+    parser.add_argument("--label-smoothing", type=float, default=0.1)
     parser.add_argument("--threads", type=int, default=1, help="torch's own threads; the network is small")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -126,7 +127,7 @@ def main() -> None:
     test_loader = DataLoader(Digits(test_x, test_y, args.size), batch_size=args.batch_size)
 
     model = Network(args.width).to(device)
-    criterion = nn.CrossEntropyLoss()
+    criterion = nn.CrossEntropyLoss(label_smoothing=args.label_smoothing)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate)
 
     for epoch in range(args.epochs):

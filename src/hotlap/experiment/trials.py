@@ -21,10 +21,10 @@ from hotlap.experiment.costs import (
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.repeat import repeated
+from hotlap.experiment.room import fitting_on_device
 from hotlap.experiment.unmodified import UnmodifiedRuns
 from hotlap.measure.disturbance import disturbance
 from hotlap.records import (
-    Accelerator,
     Assignment,
     Completed,
     Crashed,
@@ -424,7 +424,7 @@ class Trials:
         few arms fit and the driver can move memory to the host, waiting arms are suspended.
         """
         self.has_one_process = baseline.facts.processes == 1
-        on_device, device_bytes = _fitting_on_device(machine, baseline)
+        on_device, device_bytes = fitting_on_device(machine, baseline, most=_MOST_ARMS, memory_share=_MEMORY_SHARE)
         too_few = on_device < FEWEST_ARMS
         self.suspended = too_few and machine.suspends_devices and baseline.facts.processes == 1
         host_bytes = baseline.host_peak_bytes + (device_bytes if self.suspended else 0)
@@ -462,12 +462,26 @@ def failure_of(turns: Replicate) -> Failure | None:
         if isinstance(ending, Completed):
             ending = Crashed(exit_code=ending.exit_code, steps_done=steps_done(run))
         return Failure(arm, ending, ending_text(ending))
+    diverged = _diverged_within_a_launch(turns)
+    if diverged is not None:
+        return diverged
     if turns.rounds and all(len(it) >= FEWEST_ROUNDS_OF_A_SHORT_SCRIPT for it in turns.rounds):
         return None
     ended = next((i for i, run in enumerate(turns.runs) if isinstance(run.ending, Completed)), None)
     if ended is None:
         return Failure(0, Stopped(), "The budget ended before the replicate was complete.", cut=True)
     return Failure(ended, Completed(), "The script ended before the replicate was complete.")
+
+
+def _diverged_within_a_launch(turns: Replicate) -> Failure | None:
+    """The configuration of a shared launch after whose switch the loss was no longer finite."""
+    for arm, run in enumerate(turns.runs):
+        if run.steps.not_finite and not run.steps.wall_seconds and run.plan != turns.runs[0].plan:
+            step = run.steps.not_finite[0] + 1
+            return Failure(
+                arm, Stopped(), f"It diverged: at step {step} of a launch with other levers, while it was on."
+            )
+    return None
 
 
 def ran_through(run: Run) -> bool:
@@ -479,17 +493,3 @@ def steps_done(run: Run) -> int:
     """The known number of steps of a run: a process that could not report leaves only that."""
     known = 0 if isinstance(run.ending, (Completed, Stopped)) else run.ending.steps_done
     return max(known, len(run.steps.wall_seconds))
-
-
-def _fitting_on_device(machine: Machine, baseline: Run) -> tuple[int, int]:
-    """How many arms like the baseline the fullest device holds, and how many bytes one needs there."""
-    accelerator = _smallest(machine.accelerators)
-    if not baseline.device_peak_bytes or accelerator is None or not accelerator.memory_bytes:
-        return _MOST_ARMS, 0
-    free_bytes = accelerator.memory_bytes - accelerator.used_bytes
-    own_bytes = max(baseline.device_peak_bytes, baseline.device_footprint_bytes - accelerator.used_bytes)
-    return int(_MEMORY_SHARE * free_bytes / own_bytes), own_bytes
-
-
-def _smallest(accelerators: Sequence[Accelerator]) -> Accelerator | None:
-    return min(accelerators, key=lambda it: it.memory_bytes - it.used_bytes, default=None)

@@ -2,6 +2,7 @@
 
 A few levers are tried in all their combinations (a full factorial design). With more levers, the combination of all
 takes turns with those that lack one lever each; a lever that adds nothing is dropped, until each gains or few are left.
+If what is dropped changed nothing next to the others, and each of these clearly gains, they are not measured again.
 Both designs show that two levers have the same effect, or that one needs the other. The choice is not a claim: it is
 proved on fresh launches.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import fmean
 
@@ -29,18 +30,25 @@ MOST = 6
 
 _MOST_LAUNCHES = 4
 
+_NEUTRAL = 0.03
+"""A lever that changes the time by a smaller share, next to the others, does not change what they gain. One that gains
+no more may do so by chance, and is measured again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Combination:
     """The best move and, for each of its levers, the move compared with itself without that lever.
 
-    ``idle`` are the dropped levers, each with the comparison that decided. ``whole`` compares the move with no move.
+    ``idle`` are the dropped levers, each with the comparison that decided. ``whole`` compares the move with no move,
+    and ``alone`` each lever by itself, if all combinations were tried. Both may be next to dropped levers that changed
+    nothing.
     """
 
     move: Move
     whole: Comparison | None = None
     parts: Mapping[str, Comparison] = field(default_factory=dict)
     idle: Mapping[str, Comparison] = field(default_factory=dict)
+    alone: Mapping[str, Comparison] = field(default_factory=dict)
 
 
 def combine(
@@ -73,7 +81,11 @@ def combine(
             return taken.combination(group, idle)
         dropped = _to_drop(useless, effects, gained_alone)
         idle.update({it.lever: effects[it] for it in dropped})
-        group = Move(settings=tuple(it for it in group.settings if it not in dropped))
+        rest = Move(settings=tuple(it for it in group.settings if it not in dropped))
+        are_clear = all(effects[it].speed.speedup.value >= 1 + _NEUTRAL for it in rest.settings)
+        if rest.settings and are_clear and all(_is_neutral(effects[it]) for it in dropped):
+            return taken.combination_within(group, rest, idle)
+        group = rest
     return None
 
 
@@ -85,6 +97,10 @@ def _all_combinations(group: Move) -> list[Move]:
 
 def _all_but_one(group: Move) -> list[Move]:
     return [group, *(_without(group, it) for it in group.settings)]
+
+
+def _is_neutral(effect: Comparison) -> bool:
+    return abs(math.log(effect.speed.speedup.value)) < math.log(1 + _NEUTRAL)
 
 
 def _to_drop(
@@ -138,11 +154,17 @@ class _Taken:
             worst = min(useless, key=lambda it: self.effect(it, best).speed.speedup.value)
             best = _without(best, worst)
         others = [it for it in group.settings if it not in best.settings]
-        return self.combination(best, {**idle, **{it.lever: self._added(it, best, group) for it in others}})
+        found = self.combination(best, {**idle, **{it.lever: self._added(it, best, group) for it in others}})
+        alone = {it.lever: self._compare(Move(), Move(settings=(it,))) for it in group.settings}
+        return replace(found, alone=alone)
 
     def combination(self, move: Move, idle: Mapping[str, Comparison]) -> Combination:
-        parts = {it.lever: self.effect(it, move) for it in move.settings}
-        whole = self._compare(Move(), move) if move.settings else None
+        return self.combination_within(move, move, idle)
+
+    def combination_within(self, group: Move, move: Move, idle: Mapping[str, Comparison]) -> Combination:
+        """The move, whose levers were measured next to all of the group."""
+        parts = {it.lever: self.effect(it, group) for it in move.settings}
+        whole = self._compare(Move(), group) if move.settings else None
         return Combination(move, whole, parts, idle)
 
     def effect(self, setting: Setting, move: Move) -> Comparison:

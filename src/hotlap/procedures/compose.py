@@ -1,16 +1,17 @@
 """Choose the levers to try at once, as one plan, by first measurements, which support no claim.
 
 Levers that need a process of their own come first, since they affect the others: a slow loader hides a faster model. On
-top of the promising ones, all levers that a process can switch take turns in one launch, first each by itself and then
-together. Where the budget is too short for all that and a process can switch the lever that answers the main finding,
-those levers come first, and the others are left to be tried one by one.
+top of the promising ones, all levers that a process can switch take turns in one launch: a few in all combinations at
+once, more of them first each by itself and then together. Where the budget is too short for all that and a process can
+switch the lever that answers the main finding, those levers come first, and the others are left to be tried one by one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 from hotlap import plan as plans_of
@@ -18,7 +19,7 @@ from hotlap.experiment.confirm import OUT_OF_SIGHT_CONFIDENCE
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure.speed import HEADLINE_REPLICATES, upper_end_within_launch
-from hotlap.procedures.combine import Combination, combine
+from hotlap.procedures.combine import FEW, Combination, combine
 from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, screen, screen_one
 from hotlap.procedures.verdicts import no_gain_within_launch
 from hotlap.records import Comparison, Move, Outcome, Plan, Run, Setting
@@ -26,7 +27,7 @@ from hotlap.records import Comparison, Move, Outcome, Plan, Run, Setting
 _CLEAR = 1.15
 """The gain of a single replicate that noise cannot explain."""
 
-_CHEAP_SECONDS = 60.0
+CHEAP_SECONDS = 60.0
 """An arm that takes so long to start, in all replicates together, is launched to give a clear gain an interval."""
 
 After: TypeAlias = Callable[[Plan, Run], Sequence[Prospect]]
@@ -76,7 +77,7 @@ def has_own_arm(trials: Trials, part: Part) -> bool:
     arm where starting one takes long.
     """
     seconds = HEADLINE_REPLICATES * trials.costs.startup_seconds
-    return part.comparison is None and ((part.gain or 0.0) < _CLEAR or seconds <= _CHEAP_SECONDS)
+    return part.comparison is None and ((part.gain or 0.0) < _CLEAR or seconds <= CHEAP_SECONDS)
 
 
 def compose(
@@ -94,35 +95,73 @@ def compose(
     replicate, as a share. ``switched_first``: levers that a process can switch are measured first, and the others only
     if none of those is promising.
     """
-    may_switch = trials.has_one_process
-    switched, launched = split(prospects) if may_switch else ([], list(prospects))
+    switched, launched = split(prospects)
     if switched_first and switched:
         found = screen(trials, draft, plans_of.EMPTY, switched, noise=noise, again=True)
         added, not_added = _combined(trials, draft, plans_of.EMPTY, found)
         if added:
             waiting = {it.lever.name: [Screened(setting) for setting in it.settings] for it in launched}
             return Composition(tuple(added), {**not_added, **waiting})
-        rest = compose(trials, draft, launched, lambda plan, run: (), noise=noise)
+        names = {it.lever.name for it in launched}
+        launched_after = partial(_only, names, after)
+        rest = compose(trials, draft, launched, launched_after, noise=noise)
         return Composition(rest.parts, {**rest.left, **not_added})
     hopeful = screen(trials, draft, plans_of.EMPTY, launched, noise=noise, again=True) if launched else {}
-    parts, left = _one_on_top_of_another(trials, draft, launched, hopeful, noise)
+    parts, left = _one_on_top_of_another(trials, draft, launched, hopeful, after, noise)
     base = plan_of(parts)
     run = parts[-1].choices[0].run if parts else None
-    if may_switch and run is not None:
+    if run is not None:
         screened_names = {it.lever.name for it in launched}
         switched, _ = split([it for it in after(base, run) if it.lever.name not in screened_names])
-    found = screen(trials, draft, base, switched, noise=noise, again=True) if switched else {}
-    added, not_added = _combined(trials, draft, base, found)
+    added, not_added = _switched(trials, draft, base, switched, noise) if switched else ([], {})
     return Composition((*parts, *added), {**left, **not_added})
 
 
+def _only(names: Collection[str], after: After, plan: Plan, run: Run) -> Sequence[Prospect]:
+    """Of the levers worth screening on top of a plan, those with these names."""
+    return [it for it in after(plan, run) if it.lever.name in names]
+
+
+def combined_at_once(switched: Sequence[Prospect]) -> bool:
+    """Whether the first launch of these levers has all their combinations: there are few, with one setting each.
+
+    More of them first take turns by themselves, since those without any effect would make the rounds long.
+    """
+    return 1 < len(switched) <= FEW and all(len(it.settings) == 1 for it in switched)
+
+
+def _switched(
+    trials: Trials, draft: StudyDraft, base: Plan, switched: Sequence[Prospect], noise: float
+) -> tuple[list[Part], Hopeful]:
+    """The best combination of levers that a process can switch, and those that one launch cannot decide."""
+    if combined_at_once(switched):
+        before = trials.spent_seconds
+        together = combine(trials, draft, base, [it.settings[0] for it in switched])
+        if together is not None:
+            seconds = (trials.spent_seconds - before) / len(switched)
+            return _chosen(trials, draft, together, _seen_in(together, switched, seconds))
+    found = screen(trials, draft, base, switched, noise=noise, again=True)
+    return _combined(trials, draft, base, found)
+
+
+def _seen_in(together: Combination, switched: Sequence[Prospect], seconds: float) -> Hopeful:
+    """What each lever gained by itself in that launch."""
+    seen: Hopeful = {}
+    for it in switched:
+        alone = together.alone[it.lever.name]
+        choice = Screened(it.settings[0], alone.speed.speedup.value, comparison=alone, bound=it.bound, seconds=seconds)
+        seen[it.lever.name] = [replace(choice, rounds=alone.speed.rounds)]
+    return seen
+
+
 def _one_on_top_of_another(
-    trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], hopeful: Hopeful, noise: float
+    trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], hopeful: Hopeful, after: After, noise: float
 ) -> tuple[list[Part], Hopeful]:
     """Choose the best lever that needs a process of its own, then the best on top of it, until none is promising.
 
     Two levers may have the same effect. Promising levers that were not chosen remain open; those whose first
-    measurement is not worth another launch are not measured again.
+    measurement is not worth another launch are not measured again, nor are those whose bound in the run of the chosen
+    one is too small for one launch to show.
     """
     far = (1 + trials.options.delta) * (1 + noise)
     parts: list[Part] = []
@@ -136,13 +175,23 @@ def _one_on_top_of_another(
             break
         parts.append(Part(tuple(choices)))
         del waiting[name]
-        freed = choices[0].gain or 1.0
-        best = {name: (it[0].setting,) for name, it in waiting.items() if _may_gain(it[0], freed, trials.options.delta)}
+        freed, run = choices[0].gain or 1.0, choices[0].run
+        possible = _possible(after(plan_of(parts), run), far) if waiting and run is not None else set(waiting)
+        best = {
+            name: (it[0].setting,)
+            for name, it in waiting.items()
+            if name in possible and _may_gain(it[0], freed, trials.options.delta)
+        }
         others = [replace(it, settings=best[it.lever.name]) for it in prospects if it.lever.name in best]
         rest = {name: it for name, it in waiting.items() if name not in best}
         waiting = screen(trials, draft, plan_of(parts), others, noise=noise, again=True) if others else {}
         left |= rest
     return parts, {**left, **waiting}
+
+
+def _possible(prospects: Sequence[Prospect], far: float) -> set[str]:
+    """The names of those whose bound, if there is one, is large enough for one launch to show."""
+    return {it.lever.name for it in prospects if it.bound is None or it.bound >= far}
 
 
 def _may_gain(first: Screened, freed: float, delta: float) -> bool:
@@ -179,10 +228,16 @@ def _combined(trials: Trials, draft: StudyDraft, base: Plan, found: Hopeful) -> 
     """The best combination of these on top of ``base``; levers that one launch cannot decide remain open."""
     left = {name: it for name, it in found.items() if it[0].comparison is None}
     seen = {name: it for name, it in found.items() if name not in left}
-    chosen = _best(trials, draft, base, seen)
+    parts, undecided = _chosen(trials, draft, _best(trials, draft, base, seen), seen)
+    return parts, left | undecided
+
+
+def _chosen(trials: Trials, draft: StudyDraft, chosen: Combination | None, seen: Hopeful) -> tuple[list[Part], Hopeful]:
+    """The levers of a combination; of the others, those that it shows to be useless are decided in the draft."""
     if chosen is None or not _is_shown(chosen.whole, trials.options.delta):
         chosen = Combination(Move(), idle={name: it[0].comparison for name, it in seen.items() if it[0].comparison})
     parts = [Part(tuple(seen[it.lever]), chosen.parts[it.lever]) for it in chosen.move.settings]
+    left: Hopeful = {}
     for name, choices in seen.items():
         comparison = chosen.idle.get(name)
         if name in chosen.parts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hotlap import plan as plans_of
 from hotlap.experiment.ceilings import ceilings_launches
@@ -15,8 +15,8 @@ from hotlap.experiment.prove import Prover, affordable_steps, usual_proof_cost
 from hotlap.experiment.trials import Trials
 from hotlap.measure import speed
 from hotlap.procedures.budget import affordable_way
-from hotlap.procedures.compose import Part, has_own_arm, plan_of, split
-from hotlap.procedures.screen import Prospect, screenings, screenings_in_one_launch
+from hotlap.procedures.compose import Part, combined_at_once, has_own_arm, plan_of, split
+from hotlap.procedures.screen import Prospect, Screening, screenings, screenings_in_one_launch, screenings_of_plans
 from hotlap.procedures.verify import verification_cost
 from hotlap.records import Machine, Plan, Setting
 
@@ -121,11 +121,11 @@ def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> F
 
     The first part is that of first measurements.
     """
-    switched, launched = split(prospects) if trials.has_one_process else ([], list(prospects))
+    switched, launched = split(prospects)
     launches, seconds = _screenings(trials, _settings(launched))
-    in_one_launch = next(screenings_in_one_launch(trials, plans_of.EMPTY, _settings(switched)), None)
+    in_one_launch = next(_screenings_of_switched(trials, switched), None)
     if in_one_launch is not None:
-        times = min(2, len(switched))
+        times = 1 if combined_at_once(switched) else min(2, len(switched))
         launches += times
         seconds += times * in_one_launch.seconds
     settings = _settings(prospects)
@@ -141,6 +141,15 @@ def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> F
             ),
         )
     )
+
+
+def _screenings_of_switched(trials: Trials, switched: Sequence[Prospect]) -> Iterator[Screening]:
+    """Each by itself, or all combinations of a few."""
+    settings = _settings(switched)
+    if not combined_at_once(switched):
+        return screenings_in_one_launch(trials, plans_of.EMPTY, settings)
+    combinations = 2 ** len(settings)  # one of them is no lever, which runs twice
+    return screenings_of_plans(trials, [plans_of.EMPTY] * (combinations + 1))
 
 
 def _screenings(trials: Trials, settings: Sequence[Setting]) -> tuple[int, float]:

@@ -79,7 +79,7 @@ class Screened:
 
     It has a ``comparison`` if it took turns within a single launch, and a ``run`` if it had a launch of its own.
     ``bound`` is the largest gain that arithmetic allowed when it was measured; None where it knew none. ``uses`` is
-    what it used of what the objective limits.
+    what it used of what the objective limits, and ``doubt`` a sentence on its results, if these were compared.
     """
 
     setting: Setting
@@ -91,6 +91,7 @@ class Screened:
     run: Run | None = None
     bound: float | None = None
     uses: tuple[LimitUse, ...] = ()
+    doubt: str = ""
 
 
 Hopeful: TypeAlias = dict[str, list[Screened]]
@@ -409,7 +410,7 @@ def _next_screening(
 ) -> tuple[Screening | None, Sequence[Setting]]:
     """The next screening, and its settings. A process that switches cannot measure memory: its peak is that of all."""
     together = [it for it in waiting if it in switchable]
-    if together and trials.options.goal.is_of_speed and trials.has_one_process:
+    if together and trials.options.goal.is_of_speed:
         for count in range(len(together), 0, -1):  # as many as the time allows, the most promising ones
             screening = affordable_screening(trials, screenings_in_one_launch(trials, incumbent, together[:count]))
             if screening is not None:

@@ -44,13 +44,13 @@ from hotlap.procedures.budget import (
     rounded_up,
     share_for_causes,
 )
-from hotlap.procedures.compose import compose, plan_of
+from hotlap.procedures.compose import CHEAP_SECONDS, compose, plan_of
 from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, noise_of_a_replicate, prospects_of
 from hotlap.procedures.strategies import choose_strategies
 from hotlap.procedures.together import Settled, Together
-from hotlap.procedures.verdicts import little_in_first_measurements, quick_look_text, why_given_up
+from hotlap.procedures.verdicts import little_by_bound, little_in_first_measurements, quick_look_text, why_given_up
 from hotlap.procedures.verify import Verification, can_verify, verification_cost, verify
 from hotlap.records import (
     Comparison,
@@ -75,6 +75,9 @@ FAMILY_ALPHA = 0.05
 
 _RATES_SHARE = 0.05
 """The largest share of the budget for measuring collectives."""
+
+_WORTH_SLOW_STARTS = 1.05
+"""The least gain on top of a verified plan for which some 24 launches are made that take long to start."""
 
 _NO_TIME = "No time was left to verify it together with the plan, which was verified without it."
 _NOT_CONFIRMED = "Fresh launches did not confirm the plan with it, so it was dropped; the plan was verified without it."
@@ -276,13 +279,14 @@ class Search(Ladder):
         self._draft.plan_ahead("verification", rest.then(*self._profile_of_plan(plan_of(found.parts))))
         settled = Together(self._trials, self._draft, self._prover).settle(found.parts)
         self._compared = self._compared or settled.compared
+        left = {name: list(it) for name, it in settled.undecided.items()} | found.left
         if settled.verification is not None:
-            self._adopt(settled, settled.verification, found.left)
-            return self._worth_a_trial(found.left)
+            self._adopt(settled, settled.verification, left)
+            return self._worth_a_trial(left)
         self._situation = self._baseline_situation
         self._draft.decide_all(settled.outcomes)
         decided = {it.lever for it in settled.outcomes}
-        return {it.lever: list(it.choices) for it in found.parts if it.lever not in decided} | found.left
+        return {it.lever: list(it.choices) for it in found.parts if it.lever not in decided} | left
 
     def _can_switch_the_main_answer(self, prospects: Sequence[Prospect]) -> bool:
         """Whether the lever that answers the costliest finding is one that a process can switch."""
@@ -317,17 +321,29 @@ class Search(Ladder):
     def _worth_a_trial(self, left: Hopeful) -> Hopeful:
         """The promising levers that two screenings agree on, or that were not measured.
 
-        The rest might gain a little, which takes more launches to show than it is worth.
+        The rest might gain a little, which takes more launches to show than it is worth. Arithmetic rules out some on
+        top of the plan without another launch.
         """
         worth: Hopeful = {}
+        bounds = {it.lever.name: it.bound or math.inf for it in self._prospects(self._open)[0]}
+        is_slow = speed.HEADLINE_REPLICATES * self._trials.costs.startup_seconds > CHEAP_SECONDS
+        least = max(self._far(screenings=2), _WORTH_SLOW_STARTS if is_slow else 0.0)
         for name, choices in left.items():
+            if bounds.get(name, 0.0) < self._far(screenings=1):
+                self._let_go_by_bound(name, bounds.get(name))
+                continue
             first = self._screened_again(choices[0])
-            if first.gain is None or first.gain >= self._far(screenings=2):
+            if first.gain is None or first.gain >= least:
                 worth[name] = [first, *choices[1:]]
             elif self._is_open(name):
                 verdict = little_in_first_measurements(first, self._trials.options.goal)
                 self._draft.decide(Outcome(lever=name, setting=first.setting, verdict=verdict), "screening")
         return worth
+
+    def _let_go_by_bound(self, name: str, bound: float | None) -> None:
+        """Decide a lever whose bound is too small for a launch to show; the next pass does that of an unknown one."""
+        if bound is not None and self._is_open(name):
+            self._draft.decide(Outcome(lever=name, verdict=little_by_bound(bound)), "screening")
 
     def _screened_again(self, first: Screened) -> Screened:
         """The mean of the first screening and one on top of the plan, if the first shows a gain worth having."""

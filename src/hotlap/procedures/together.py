@@ -1,14 +1,15 @@
 """Prove promising levers as one plan: the same results, then fresh launches compared with the unmodified script.
 
 Neither a trial for each lever nor a later verification is needed, since no data that chose the plan is used again. If
-the results differ, the responsible lever is found by bisection. Levers that had a process of their own when they were
-chosen are left out one by one in the same replicates, which shows the gain of each next to the others.
+the results differ, the responsible lever is found by bisection. Exact levers need no proof besides the verification:
+where that of the others stays open, they are verified without them. Levers that had a process of their own when they
+were chosen are left out one by one in the same replicates, which shows the gain of each next to the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -18,9 +19,11 @@ from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import FEWEST_ARMS, Failure, Trials
 from hotlap.measure import speed
+from hotlap.measure.parity.verdict import is_open_for_every_lever
 from hotlap.objective import judge
 from hotlap.procedures.compose import Part, has_own_arm, plan_of
-from hotlap.procedures.verdicts import as_a_whole, no_gain, of_quality
+from hotlap.procedures.screen import Screened
+from hotlap.procedures.verdicts import as_a_whole, no_gain, of_quality, unverified
 from hotlap.procedures.verify import Verification, measure_plan, verification_cost
 from hotlap.records import (
     Comparison,
@@ -45,13 +48,15 @@ class Settled:
     """The outcomes of levers that were tried at once.
 
     ``plan`` is what was kept, with its verification; a lever without an outcome is undecided, and may be tried by
-    itself. ``compared``: the plan was timed on fresh launches.
+    itself: ``undecided`` are those for whose proof no time was left. ``compared``: the plan was timed on fresh
+    launches.
     """
 
     outcomes: tuple[Outcome, ...] = ()
     plan: Plan = plans_of.EMPTY
     verification: Verification | None = None
     compared: bool = False
+    undecided: Mapping[str, Sequence[Screened]] = field(default_factory=dict)
 
 
 class Together:
@@ -62,6 +67,7 @@ class Together:
         self._draft = draft
         self._prover = prover
         self._outcomes: dict[str, Outcome] = {}
+        self._undecided: dict[str, Sequence[Screened]] = {}
         self._began = trials.spent_seconds
         self._count = 1
         self._compared = False
@@ -94,25 +100,43 @@ class Together:
     def _prove(self, parts: Sequence[Part]) -> tuple[Sequence[Part], Quality | None] | None:
         """The levers that together keep the results, with the proof (None if the timing runs will show it).
 
-        None if that cannot be shown for any, or not with the remaining budget.
+        None if that cannot be shown for any with the remaining budget.
         """
         while parts:
             plan = plan_of(parts)
-            if all(self._prover.proof_for(it) == "exact" for it in plan.settings):
+            if all(map(self._is_exact, parts)):
                 return parts, None
             if not self._fits(plan):
-                return None
+                return self._exact_alone(parts, "The budget left no time to compare its results.")
             self._draft.report("parity", "Does the plan produce the same results?")
             quality = self._prover.prove(plan)
             if not isinstance(quality, Failure) and self._is_acceptable(quality):
                 return parts, quality
-            if not isinstance(quality, Failure) and quality.verdict == "not-verified":
-                return None
+            if not isinstance(quality, Failure) and is_open_for_every_lever(quality):
+                parts = self._without_unverified(parts, quality)
+                continue
             blamed = self._culprit(parts)
             if blamed is None:
-                return None
+                return self._exact_alone(parts, _of_the_whole(parts, quality))
             parts = self._without_culprit(parts, *blamed)
         return (), None
+
+    def _is_exact(self, part: Part) -> bool:
+        return self._prover.proof_for(part.setting) == "exact"
+
+    def _exact_alone(self, parts: Sequence[Part], doubt: str) -> tuple[Sequence[Part], None] | None:
+        """The exact levers, which are proved by their verification; the others stay undecided, with this doubt."""
+        exact = [it for it in parts if self._is_exact(it)]
+        rest = [it for it in parts if it not in exact]
+        self._undecided |= {it.lever: [replace(one, doubt=doubt) for one in it.choices] for it in rest}
+        return (exact, None) if exact else None
+
+    def _without_unverified(self, parts: Sequence[Part], found: Quality) -> Sequence[Part]:
+        """The exact levers; the script allows no proof of the others."""
+        for part in parts:
+            if not self._is_exact(part):
+                self._note(part.setting, unverified(part.comparison, part.gain, found))
+        return [it for it in parts if self._is_exact(it)]
 
     def _is_acceptable(self, quality: Quality) -> bool:
         if quality.verdict == "not-verified":
@@ -120,13 +144,14 @@ class Together:
         return quality.verdict != "lost"
 
     def _culprit(self, parts: Sequence[Part]) -> tuple[Part, Quality | Failure] | None:
-        """The lever that changes the results, with its proof; None if the budget does not allow the search.
+        """The lever whose results differ or cannot be verified, with its proof; None if the budget does not allow the
+        search.
 
         Of levers that together do not keep the results, half are proved next to those that do: either they contain the
-        culprit, or they join the latter and it is among the rest.
+        culprit, or they join the latter and it is among the rest. Those that change no rounding are beyond suspicion.
         """
-        sound: list[Part] = []
-        suspects = list(parts)
+        sound = [it for it in parts if self._is_exact(it)]
+        suspects = [it for it in parts if it not in sound]
         while len(suspects) > 1:
             half = suspects[: len(suspects) // 2]
             if not self._fits(plan_of([*sound, *half])):
@@ -139,15 +164,15 @@ class Together:
         return suspects[0], found
 
     def _breaks(self, plan: Plan) -> bool:
-        if all(self._prover.proof_for(it) == "exact" for it in plan.settings):
-            return False
         found = self._prover.prove(plan)
-        return isinstance(found, Failure) or found.verdict == "lost"
+        return isinstance(found, Failure) or not self._is_acceptable(found)
 
     def _without_culprit(self, parts: Sequence[Part], culprit: Part, found: Quality | Failure) -> Sequence[Part]:
         """The levers with the culprit's next best setting, or without it."""
         if isinstance(found, Failure):
             verdict: Verdict = Failed(ending=found.ending, reason=found.reason)
+        elif found.verdict == "not-verified":
+            verdict = unverified(culprit.comparison, culprit.choices[0].gain, found)
         else:
             comparison = culprit.comparison
             if comparison is not None:
@@ -216,11 +241,15 @@ class Together:
             for part in parts:
                 self._note(part.setting, as_a_whole(verdict, _others(parts, part)))
             return self._settled()
+        shown = _held_to_family(found.parts)
         if not self._is_acceptable(quality):
             if len(parts) == 1:
                 self._note(parts[0].setting, of_quality(comparison, quality, options.accept_unverified))
+            elif quality.verdict == "not-verified":  # of exact levers: the script allows no proof of any
+                for part in parts:
+                    own = shown.get(part.lever) or part.comparison
+                    self._note(part.setting, unverified(own, part.gain, quality))
             return self._settled()
-        shown = _held_to_family(found.parts)
         for part in parts:
             own = shown.get(part.lever) or part.comparison
             self._note(
@@ -231,7 +260,9 @@ class Together:
         return self._settled(plan_of(parts), found)
 
     def _settled(self, plan: Plan = plans_of.EMPTY, verification: Verification | None = None) -> Settled:
-        return Settled(tuple(self._outcomes.values()), plan, verification, self._compared)
+        outcomes = tuple(self._outcomes.values())
+        undecided = {name: it for name, it in self._undecided.items() if name not in self._outcomes}
+        return Settled(outcomes, plan, verification, self._compared, undecided)
 
     def _note(self, setting: Setting, verdict: Verdict, together_with: tuple[str, ...] = ()) -> None:
         seconds = (self._trials.spent_seconds - self._began) / self._count
@@ -287,6 +318,15 @@ def _where_from(part: Part, own: Comparison | None, others: tuple[str, ...]) -> 
     if own.speed.verdict == "faster":
         return f"Its own share is that of fresh launches with and without it, next to {names}."
     return f"Verified together with {names}; its own share was not shown in fresh launches with and without it."
+
+
+def _of_the_whole(parts: Sequence[Part], found: Quality | Failure) -> str:
+    """What the proof of all levers together showed, as a doubt about each of them."""
+    names = ", ".join(it.lever for it in parts)
+    shown = found.reason if isinstance(found, Failure) else found.text
+    if len(parts) == 1:
+        return shown
+    return f"Of {names} together: {shown} The budget left no time to find out which of them is responsible."
 
 
 def _why_idle(comparison: Comparison) -> str:

@@ -41,10 +41,18 @@ def of_quality(comparison: Comparison, quality: Quality, accept_unverified: bool
     if quality.verdict == "lost":
         return QualityLost(comparison=comparison, reason=quality.text)
     if quality.verdict == "not-verified" and not accept_unverified:
-        return NotVerified(comparison=comparison, reason=f"{quality.text} Use --accept-unverified to keep it anyway.")
+        return unverified(comparison, None, quality)
     if quality.verdict == "not-verified":
         return Kept(comparison=comparison, reason=f"Kept without proof (--accept-unverified). {quality.text}")
     return Kept(comparison=comparison, reason=quality.text)
+
+
+def unverified(comparison: Comparison | None, gain: float | None, quality: Quality) -> NotVerified:
+    """The verdict on a candidate whose proof stayed open; without a comparison, with the gain of one replicate."""
+    if comparison is not None:
+        comparison = msgspec.structs.replace(comparison, quality=quality)
+    reason = f"{quality.text} Use --accept-unverified to keep it anyway."
+    return NotVerified(comparison=comparison, speedup=gain, reason=reason)
 
 
 def no_gain(
@@ -83,6 +91,15 @@ def little_in_first_measurements(seen: Screened, goal: Goal) -> NoGain:
     return NoGain(metric=goal.objective.metric, reason=reason)
 
 
+def little_by_bound(bound: float) -> Skipped:
+    """The verdict on a candidate that arithmetic leaves little to gain, after a plan was verified."""
+    text = (
+        f"With the plan it could give {bound:.3f}x at most, which is too little to tell from what launches differ by. "
+        "`--only` tries it by itself."
+    )
+    return Skipped(reason=text, bound=bound)
+
+
 def no_gain_within_launch(comparison: Comparison, goal: Goal) -> NoGain:
     """The verdict on a candidate without a gain in one launch with the other levers."""
     others = [it.lever for it in comparison.baseline.settings]
@@ -100,6 +117,8 @@ def seen(choice: Screened, gain: float, goal: Goal) -> Seen:
             f"One replicate of {rounds} rounds showed {ratio(gain)}. By the step's own times the lever can give "
             f"{ratio(bound)} at most, so that noise hides what it gives."
         )
+    elif choice.doubt:
+        reason = f"Measured in one replicate of {rounds} rounds, not proved: no interval. {choice.doubt}"
     else:
         reason = (
             f"Measured in one replicate of {rounds} rounds, not proved: no interval, and results were not compared."

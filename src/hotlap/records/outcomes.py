@@ -39,9 +39,11 @@ class QualityLost(Record, frozen=True, kw_only=True, tag="quality-lost"):
 
 
 class NotVerified(Record, frozen=True, kw_only=True, tag="not-verified"):
-    """Better, but it could not be shown that results are still the same."""
+    """Better, but it could not be shown that results are still the same. ``comparison`` is None where that was known
+    before it was compared; ``speedup`` is then how many times faster a single replicate showed it."""
 
-    comparison: Comparison
+    comparison: Comparison | None = None
+    speedup: float | None = None
     reason: str = ""
 
 

@@ -169,7 +169,7 @@ def _speedup_cell(comparison: Comparison | None, verdict: Verdict) -> str:
         if verdict.bound is not None and exceeds_bound(verdict):
             return f"{text.ratio(verdict.bound)}  at most"
         return f"{text.ratio(verdict.speedup)}  no interval"
-    if comparison is None and isinstance(verdict, QualityLost) and verdict.speedup is not None:
+    if comparison is None and isinstance(verdict, (QualityLost, NotVerified)) and verdict.speedup is not None:
         return f"{text.ratio(verdict.speedup)}  no interval"
     if comparison is None:
         return ""

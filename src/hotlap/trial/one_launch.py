@@ -64,7 +64,8 @@ def switch_turns(child: Child, request: TurnRequest) -> tuple[tuple[Run, ...], R
     """Let the configurations of a child that was just started take turns, and end it. There is a run for each: that of
     the process, with the configuration's plan and blocks, and how it ended for the one at whose turn it failed.
 
-    The rounds are those that all went through; they end before the first loss that is not finite.
+    The rounds are those that all went through; they end before the first loss that is not finite. The run of the
+    configuration that it came from, if that is known, has it as its only ``steps.not_finite``.
     """
     turns = _Turns(child, request)
     turns.take()
@@ -87,6 +88,8 @@ class _Turns:
         self._at_turn = 0
         self._rounds: list[_Round] = []
         self._own_blocks: list[list[Block]] = [[] for _ in request.arms]
+        self._turns: list[tuple[int, int]] = []
+        """Whose turn it was, and how many steps the process had done after it."""
 
     def take(self) -> None:
         """Warm up, let every configuration settle, measure how long a switch affects steps, then time round after
@@ -125,6 +128,9 @@ class _Turns:
         block = self._child.run_block(msgspec.structs.replace(order, configuration=arm))
         if block is not None:
             self._own_blocks[arm].append(block)
+            if self._turns and self._turns[-1][0] == arm:
+                self._turns.pop()
+            self._turns.append((arm, self._child.steps_done))
         return block
 
     def _single_steps(self, arm: int, count: int) -> list[float] | None:
@@ -168,18 +174,32 @@ class _Turns:
     def finish(self) -> tuple[tuple[Run, ...], Rounds]:
         """The run of each arm, and its rows."""
         run = self._child.finish()
-        runs = tuple(self._run_of(arm, run) for arm in range(self._arms))
+        diverged = self._arm_that_diverged(run)
+        runs = tuple(self._run_of(arm, run, diverged) for arm in range(self._arms))
         if not all_ended_well(runs):
             return runs, no_rounds(self._arms)
         finite = min(run.steps.not_finite, default=len(run.steps.wall_seconds))
         whole = [it.blocks for it in self._rounds if it.steps_done <= finite]
         return runs, seconds_per_sample(whole, self._arms)
 
-    def _run_of(self, arm: int, run: Run) -> Run:
+    def _arm_that_diverged(self, run: Run) -> int | None:
+        """The configuration of the first loss that is not finite; None without one, or where that is not known.
+
+        In the first step of a turn the weights are those that the configuration before it left.
+        """
+        first, begin = min(run.steps.not_finite, default=None), 0
+        for arm, end in self._turns:
+            if first is not None and begin < first < end:
+                return arm
+            begin = end
+        return None
+
+    def _run_of(self, arm: int, run: Run, diverged: int | None) -> Run:
         plan, blocks = self._request.arms[arm].plan, tuple(self._own_blocks[arm])
         # The steps and compilations of a process with many configurations do not describe any one of them.
+        steps = Steps(not_finite=(min(run.steps.not_finite),)) if arm == diverged else Steps()
         mine = msgspec.structs.replace(
-            run, plan=plan, blocks=blocks, warm_up_blocks=0, steps=Steps(), compile=CompileReport()
+            run, plan=plan, blocks=blocks, warm_up_blocks=0, steps=steps, compile=CompileReport()
         )
         if all_ended_well([run]) or arm == self._at_turn:
             return mine

@@ -17,7 +17,7 @@ from hotlap.measure.parity.noise import furthest, noise_explains
 from hotlap.measure.parity.ranks import exchanged_gradients, of_rank, on_every_rank, ranks_of
 from hotlap.measure.parity.repeatability import repeatability
 from hotlap.measure.parity.trajectory import exact_trajectory, trajectory
-from hotlap.records import GateResult, Parity, Proof, QualityVerdict, Run
+from hotlap.records import GateResult, Parity, Proof, Quality, QualityVerdict, Run
 
 _SEVERITY: Mapping[QualityVerdict, int] = {"exact": 0, "within": 1, "not-verified": 2, "lost": 3}
 
@@ -160,6 +160,18 @@ def needs_more_runs(parity: Parity) -> bool:
     """Whether more runs of the baseline, which widen the limit of G3, might show that the results are the same."""
     others = (it for it in parity.gates if it.gate not in {"G1", "G3"})
     return parity.verdict not in {"exact", "within"} and all(it.passed is not False for it in others)
+
+
+def is_open_for_every_lever(quality: Quality) -> bool:
+    """Whether a proof stayed open because of the script: no other lever that rounds can be verified either.
+
+    So it is where the baseline does not repeat itself or its losses could not be compared. Where its noise is too large
+    for a lever that differs, one that differs less may still be verified.
+    """
+    if not isinstance(quality, Parity) or quality.verdict != "not-verified":
+        return False
+    lacking = _lacking(quality.proof, quality.gates)
+    return lacking is not None and (lacking.gate == "G1" or lacking.found is None)
 
 
 def _verdict(evidence: ParityEvidence, gates: tuple[GateResult, ...]) -> QualityVerdict:

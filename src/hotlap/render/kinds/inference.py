@@ -188,7 +188,7 @@ def _gained(study: Study, verdict: QualityLost | NotVerified) -> float:
     if verdict.comparison is not None:
         return _ratio(study, verdict.comparison)
     is_of_speed = study.objective.metric == SECONDS_PER_SAMPLE
-    return verdict.speedup or 0.0 if isinstance(verdict, QualityLost) and is_of_speed else 0.0
+    return verdict.speedup or 0.0 if is_of_speed else 0.0
 
 
 def _ratio(study: Study, comparison: Comparison) -> float:

@@ -1,0 +1,95 @@
+"""No launch is made for what an earlier one has answered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fake_levers import lever
+from fake_script import Effect, FakeScript
+from test_together import QUIET, Counting, Redundant, chosen, kept, outcomes, search, switchable
+
+from hotlap.plan import setting
+from hotlap.records import NoGain, Situation, Skipped, TurnRequest
+
+
+def shared(executor: Counting) -> list[TurnRequest]:
+    return [it for it in executor.replicates if it.one_launch]
+
+
+def without_data(situation: Situation) -> float:
+    """What a lever gains at most that makes loading faster."""
+    account = situation.account
+    return account.wall / (account.wall - account.seconds_in("data_wait"))
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_few_levers_are_tried_in_all_combinations_by_their_first_launch(count: int) -> None:
+    effects = {setting("half"): Effect(compute=0.5), setting("step"): Effect(optimizer=0.2)}
+    names = ("half", "step", "idle")[:count]
+    study, executor = search(FakeScript(effects=effects, optimizer=0.004, **QUIET), *map(switchable, names))
+    assert chosen(study) == {"half", "step"}
+    (only,) = shared(executor)
+    assert len(only.arms) == 1 + 2**count, "all combinations, and none of them twice"
+    assert kept(study, "half").comparison.within_launch
+    if count == 3:
+        verdict = outcomes(study)["idle"].verdict
+        assert isinstance(verdict, NoGain) and "Within one launch" in verdict.reason
+        assert outcomes(study)["idle"].trial_seconds > 0
+
+
+def test_of_several_settings_the_best_is_chosen_before_combinations_are_tried() -> None:
+    effects = {setting("half", choice="some"): Effect(compute=0.8), setting("half", choice="all"): Effect(compute=0.5)}
+    effects |= {setting("step"): Effect(optimizer=0.2)}
+    script = FakeScript(effects=effects, optimizer=0.004, **QUIET)
+    study, executor = search(script, switchable("half", "some", "all"), switchable("step"))
+    assert set(study.plan.settings) == {setting("half", choice="all"), setting("step")}
+    assert [len(it.arms) for it in shared(executor)] == [5, 5]
+
+
+def test_what_is_left_is_not_measured_again_where_dropped_levers_changed_nothing() -> None:
+    effects = {
+        setting("half"): Effect(compute=0.5),
+        setting("step"): Effect(optimizer=0.2),
+        setting("feed"): Effect(data=0.3),
+    }
+    names = ("half", "step", "feed", "idle")
+    study, executor = search(FakeScript(effects=effects, optimizer=0.004, **QUIET), *map(switchable, names))
+    assert chosen(study) == {"half", "step", "feed"}
+    assert [len(it.arms) for it in shared(executor)] == [6, 7], "each by itself, and all with those that lack one"
+    assert all(kept(study, it).comparison.within_launch for it in ("half", "step", "feed"))
+
+
+def test_what_is_left_is_measured_again_where_a_dropped_lever_did_the_same() -> None:
+    effects = {
+        setting("half"): Effect(compute=0.5),
+        setting("also"): Effect(compute=0.52),
+        setting("step"): Effect(optimizer=0.2),
+        setting("feed"): Effect(data=0.3),
+    }
+    names = ("half", "also", "step", "feed")
+    study, executor = search(Redundant(effects=effects, optimizer=0.004, **QUIET), *map(switchable, names))
+    assert chosen(study) in ({"half", "step", "feed"}, {"also", "step", "feed"})
+    assert len(shared(executor)) == 3
+
+
+def test_a_lever_that_arithmetic_rules_out_on_top_of_another_has_no_launch_there() -> None:
+    effects = {setting("cached"): Effect(data=0.01), setting("loader"): Effect(data=0.5)}
+    loader = replace(lever("loader", proof="exact"), bound=without_data)
+    study, executor = search(FakeScript(data=0.02, effects=effects, **QUIET), lever("cached", proof="exact"), loader)
+    assert chosen(study) == {"cached"}
+    assert [len(it.arms) for it in executor.replicates] == [3] + [3] * 5, "a first look at both, the verification"
+    verdict = outcomes(study)["loader"].verdict
+    assert isinstance(verdict, Skipped) and "at most" in verdict.reason
+
+
+def test_a_small_gain_on_top_of_a_verified_plan_is_not_worth_many_slow_starts() -> None:
+    effects = {setting("half"): Effect(compute=0.4), setting("feed"): Effect(data=0.65)}
+    levers = (lever("half"), lever("feed", proof="exact"))
+    launches = {}
+    for startup in (1.0, 60.0):
+        script = FakeScript(effects=effects, data=0.002, startup_seconds=startup, **QUIET)
+        study, executor = search(script, *levers)
+        launches[startup] = executor.launches
+        assert "half" in chosen(study)
+    assert launches[60.0] <= 30
