@@ -232,6 +232,17 @@ class GarbagePauses(Record, frozen=True, kw_only=True):
     longest_seconds: float = 0.0
 
 
+class Padding(Record, frozen=True, kw_only=True):
+    """Padded batches in the training forwards of observed steps: those that a model got with an ``attention_mask``.
+
+    ``positions`` are all positions of these batches, ``used`` those that the mask does not leave out.
+    """
+
+    forwards: int = 0
+    positions: int = 0
+    used: int = 0
+
+
 class Window(Record, frozen=True, kw_only=True):
     """The steps that ran under ``torch.profiler``; their times are not comparable with unprofiled ones.
 
@@ -264,6 +275,7 @@ class RunEvidence(Record, frozen=True, kw_only=True):
     memory: MemoryTimeline = MemoryTimeline()
     numbers: Numbers = Numbers()
     garbage: GarbagePauses = GarbagePauses()
+    padding: Padding = Padding()
     sampled: LineSamples = LineSamples()
     window: Window | None = None
     anomaly_detection: bool = False

@@ -47,6 +47,7 @@ EXPECTED = {
         "dominant-operator",
         "eager-attention",
         "layout-conversions",
+        "padded-batches",
         "slow-matmul-precision",
         "unaligned-sizes",
         "unfused-optimizer",

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 title = "Several sequences in one row"
 proof: Proof = "behaviour"
-addresses = ("dominant-operator",)
+addresses = ("padded-batches",)
 parameters: dict[str, Parameter] = {}
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel")

@@ -16,6 +16,7 @@ from hotlap.runtime.evidence.loaders import LoaderWatch
 from hotlap.runtime.evidence.loop_calls import LoopCallWatch
 from hotlap.runtime.evidence.memory import MemoryWatch
 from hotlap.runtime.evidence.numbers import NumberWatch
+from hotlap.runtime.evidence.padding import PaddingWatch
 from hotlap.runtime.evidence.sampled_lines import SampledLines
 from hotlap.runtime.evidence.syncs import SyncWatch
 from hotlap.runtime.evidence.window import ProfilerWindow
@@ -26,6 +27,7 @@ COLLECTORS: tuple[Callable[[Interception, UnitClock], Collector], ...] = (
     SyncWatch,
     LoopCallWatch,
     NumberWatch,
+    PaddingWatch,
     LayerWatch,
     MemoryWatch,
     GarbageWatch,
