@@ -243,3 +243,14 @@ def test_flags_reach_the_terms() -> None:
     assert options.examples == ["gpt"]
     with pytest.raises(SystemExit):
         parse(["--out", "x", "--final-replicates", "1"])
+
+
+def test_a_cut_leaves_a_row_of_what_is_finished() -> None:
+    study = Study(workload=WORKLOAD, plan=Plan(settings=(HALF,)), budget_seconds=120.0, spent_seconds=100.0)
+    row = report.unfinished("bert", (), [study], "the searches of 8 min, and the contest")
+    text = report.markdown([row], Terms())
+    assert "| bert | 2 min | mixed-precision (dtype bfloat16) |" in text
+    assert "the searches of 8 min, and the contest are left" in text
+    assert report.data([row])[0]["left"]
+    nothing = report.markdown([report.unfinished("gpt", (), [], "all")], Terms())
+    assert "| gpt |" in nothing and "all are left" in nothing

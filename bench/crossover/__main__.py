@@ -7,9 +7,10 @@ Where that excludes 1 after Holm's procedure over all settings, a switch measure
 screening may choose wrongly there.
 
 A setting that fails is left out, and the rest is measured again. With ``--pieces FOLDER`` each answer is stored, and
-the same command goes on after it; ``--minutes`` ends a call after so long. Of an example with ten settings on two quiet
-cores, a launch that switches takes about 90 s, and a replicate of up to four settings next to the unmodified script
-twice about 60 s: 25 minutes with four replicates.
+the same command goes on after it; ``--minutes`` ends a call after so long, with a table of what is measured, which says
+what is left. Of an example with ten settings on two quiet cores, a launch that switches takes about 90 s, and a
+replicate of up to four settings next to the unmodified script twice about 60 s: 25 minutes with four replicates. Two
+replicates of each kind give intervals; they take half of that.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 
 from bench.pieces import UNFINISHED, KeptAnswers, TimeIsUp, add_options, until_of
 from bench.regret.__main__ import EXAMPLES, SIZES
@@ -45,6 +46,8 @@ from hotlap.trial.executor import OneSlot
 ROUNDS = 10
 FAMILY_ALPHA = 0.05
 _ALL_EQUAL = 1e-12
+_FEWEST_REPLICATES = 2
+"""Fewer have no interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,29 +92,44 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     until = until_of(options)
     rows: list[Row] = []
+    left: list[str] = []
     for name in options.examples:
         with tempfile.TemporaryDirectory(prefix="hotlap-crossover-") as folder:
             pieces = options.pieces / name if options.pieces else None
             executor = KeptAnswers(local_executor(Path(folder)), pieces, until)
             try:
-                rows += measure(name, options.replicates, executor)
+                found = measure(name, options.replicates, executor)
             except TimeIsUp:
-                print(f"{name}: not finished; the same command goes on.", file=sys.stderr)
-                return UNFINISHED
+                left.append(name)
+                continue
             except HotlapError as error:
                 rows.append(Row(name, "", trouble=str(error)))
+                continue
+        rows += found.rows
+        left += [] if found.is_whole else [name]
         write(
             options.out,
             title="Levers within one launch and over launches",
             command=command_line("bench.crossover"),
-            text=text_of(rows, options.replicates),
+            text=text_of(rows, options.replicates, left),
             data=[asdict(it) | _estimates(it) for it in rows],
         )
-    return 0
+    if left:
+        print(f"Left, for the same command again: {', '.join(left)}", file=sys.stderr)
+    return UNFINISHED if left else 0
 
 
-def measure(name: str, replicates: int, executor: OneSlot, levers: Mapping[str, Lever] | None = None) -> list[Row]:
-    """All settings of one example. Raises :class:`HotlapError` where it cannot be measured, and :class:`TimeIsUp`."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A row for each setting of an example; not ``is_whole`` where the time ended before all replicates."""
+
+    rows: list[Row]
+    is_whole: bool
+
+
+def measure(name: str, replicates: int, executor: OneSlot, levers: Mapping[str, Lever] | None = None) -> Measured:
+    """All settings of one example. Raises :class:`HotlapError` where it cannot be measured, and :class:`TimeIsUp` where
+    the time ended before its settings are known."""
     workload = Workload(
         kind="script",
         target=str(EXAMPLES / f"{name}.py"),
@@ -123,9 +141,14 @@ def measure(name: str, replicates: int, executor: OneSlot, levers: Mapping[str, 
     draft = StudyDraft(blank_study(workload, trials.options, None), trials, None, say_nothing)
     settings = _settings(trials, draft, all_levers() if levers is None else levers)
     print(f"{name}: {', '.join(map(plans_of.describe, settings))}", file=sys.stderr, flush=True)
-    within = in_one_launch(trials, settings, replicates)
-    over = in_launches(trials, [it for it in settings if it in within.logs], replicates)
-    return [row_of(name, it, within, over) for it in settings]
+    within, over = Seen(), Seen()
+    is_whole = True
+    try:
+        in_one_launch(trials, settings, replicates, within)
+        in_launches(trials, [it for it in settings if it in within.logs], replicates, over)
+    except TimeIsUp:
+        is_whole = False
+    return Measured([row_of(name, it, within, over, replicates) for it in settings], is_whole)
 
 
 def _settings(trials: Trials, draft: StudyDraft, levers: Mapping[str, Lever]) -> list[Setting]:
@@ -146,19 +169,18 @@ def _settings(trials: Trials, draft: StudyDraft, levers: Mapping[str, Lever]) ->
     return found
 
 
-def in_one_launch(trials: Trials, settings: Sequence[Setting], replicates: int) -> Seen:
+def in_one_launch(trials: Trials, settings: Sequence[Setting], replicates: int, seen: Seen) -> None:
     """Launches in which all settings and nothing, twice, take turns."""
 
     def take(waiting: Sequence[Setting]) -> Replicate | Failure:
         arms = [plans_of.EMPTY, plans_of.EMPTY, *map(_alone, waiting)]
         return trials.take_replicate(arms, rounds=ROUNDS, purpose="crossover", one_launch=True)
 
-    return _taken(take, list(settings), replicates)
+    _take_all(take, list(settings), replicates, seen)
 
 
-def in_launches(trials: Trials, settings: Sequence[Setting], replicates: int) -> Seen:
+def in_launches(trials: Trials, settings: Sequence[Setting], replicates: int, seen: Seen) -> None:
     """Replicates of the unmodified script, twice, and as many settings as run next to it."""
-    seen = Seen()
     size = max(1, trials.arms_at_once - 2)
     for first in range(0, len(settings), size):
         group = list(settings[first : first + size])
@@ -168,15 +190,14 @@ def in_launches(trials: Trials, settings: Sequence[Setting], replicates: int) ->
             arms = [plans_of.EMPTY, plans_of.EMPTY, *map(_alone, waiting)]
             return trials.take_replicate(arms, rounds=ROUNDS, purpose=purpose)
 
-        found = _taken(take, group, replicates)
-        seen.logs |= found.logs
-        seen.trouble |= found.trouble
-    return seen
+        _take_all(take, group, replicates, seen)
 
 
-def _taken(take: Callable[[Sequence[Setting]], Replicate | Failure], waiting: list[Setting], replicates: int) -> Seen:
-    """Replicates of all settings; one that fails is left out from then on."""
-    seen = Seen(logs={it: [] for it in waiting})
+def _take_all(
+    take: Callable[[Sequence[Setting]], Replicate | Failure], waiting: list[Setting], replicates: int, seen: Seen
+) -> None:
+    """Add replicates of all settings; one that fails is left out from then on."""
+    seen.logs |= {it: [] for it in waiting}
     while waiting and len(seen.logs[waiting[0]]) < replicates:
         turns = take(waiting)
         if not isinstance(turns, Failure):
@@ -189,20 +210,22 @@ def _taken(take: Callable[[Sequence[Setting]], Replicate | Failure], waiting: li
             seen.trouble[it] = turns.reason
             del seen.logs[it]
         waiting = [it for it in waiting if it not in failed]
-    return seen
 
 
 def _alone(setting: Setting) -> Plan:
     return plans_of.with_setting(plans_of.EMPTY, setting)
 
 
-def row_of(name: str, setting: Setting, within: Seen, over: Seen) -> Row:
-    """Compare the two ways of measuring a setting."""
+def row_of(name: str, setting: Setting, within: Seen, over: Seen, replicates: int) -> Row:
+    """Compare the two ways of measuring a setting, from as many replicates as there are."""
     what = plans_of.describe(setting)
     trouble = within.trouble.get(setting) or over.trouble.get(setting)
     if trouble:
         return Row(name, what, trouble=trouble)
-    one, other = within.logs[setting], over.logs[setting]
+    one, other = within.logs.get(setting, []), over.logs.get(setting, [])
+    if min(len(one), len(other)) < _FEWEST_REPLICATES:
+        so_far = f"{len(one)} of {replicates} launches that switch, {len(other)} of {replicates} of its own"
+        return Row(name, what, trouble=f"Not measured yet: {so_far}.")
     ratios = [geometric(it, "x", HEADLINE_CONFIDENCE) for it in (one, other)]
     apart, p_value = welch(one, other)
     return Row(name, what, *ratios, apart, p_value)
@@ -231,8 +254,8 @@ def _estimates(row: Row) -> dict[str, object]:
     return {name: None if it is None else {"value": it.value, "low": it.low, "high": it.high} for name, it in found}
 
 
-def text_of(rows: Sequence[Row], replicates: int) -> str:
-    """The table, and where the two disagree."""
+def text_of(rows: Sequence[Row], replicates: int, left: Sequence[str] = ()) -> str:
+    """The table, where the two disagree, and what is ``left``."""
     cells = [
         (it.example, it.setting, it.trouble, "", "")
         if it.trouble
@@ -242,7 +265,9 @@ def text_of(rows: Sequence[Row], replicates: int) -> str:
     both = [it for it in rows if it.p_value is not None]
     adjusted = holm([it.p_value or 0.0 for it in both])
     far = [it for it, p in zip(both, adjusted, strict=True) if p <= FAMILY_ALPHA]
+    unfinished = f"Not finished: {', '.join(left)}. Rows may have fewer launches, and the same command goes on."
     lines = [
+        *([unfinished, ""] if left else []),
         f"{replicates} launches of each kind, {ROUNDS} rounds each, 95 % intervals over launches. Above 1 is faster",
         "than the unmodified script; the last column is the first ratio divided by the second.",
         "",
@@ -251,9 +276,12 @@ def text_of(rows: Sequence[Row], replicates: int) -> str:
     ]
     if not both:
         return "\n".join([*lines, "No setting was measured both ways."])
-    distances = [abs(math.log(it.apart.value)) for it in both if it.apart is not None]
+    apart = [it.apart for it in both if it.apart is not None]
+    distances = [abs(math.log(it.value)) for it in apart]
+    widths = [math.sqrt(it.high / it.low) - 1 for it in apart]
     lines.append(
-        f"The two differ by {100 * math.expm1(fmean(distances)):.1f} % on average. They disagree beyond noise (5 %, "
+        f"The two differ by {100 * math.expm1(fmean(distances)):.1f} % on average; half of the intervals of the last "
+        f"column reach {100 * median(widths):.1f} % or less to either side. They disagree beyond noise (5 %, "
         f"Holm's procedure over {len(both)} settings) for {len(far)}"
         + (f": {', '.join(f'{it.setting} of {it.example}' for it in far)}." if far else ".")
     )

@@ -2,8 +2,9 @@
 
 Each example is searched with several budgets, which is the curve of found / best over time. With ``--pieces FOLDER``
 every answer is stored, and the same command goes on after it: a search goes on where it was, and a contest after the
-last replicate. ``--minutes`` ends a call after so long. A replicate takes 20 to 60 s on two quiet cores; of an example,
-the four searches take their budgets (30 min), and the contest some 25 min.
+last replicate. ``--minutes`` ends a call after so long, with a table of what is finished, which says what is left. A
+replicate takes 20 to 60 s on two quiet cores; of an example, the four searches take their budgets (30 min), and the
+contest some 25 min. Two budgets (``--budgets 4 8``), and a part of the grid (``--limit 16``), take half of that.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
-
-import msgspec
 
 from bench.pieces import UNFINISHED, KeptAnswers, TimeIsUp, add_options, until_of
 from bench.regret import report
@@ -78,26 +77,32 @@ def terms_of(options: argparse.Namespace) -> Terms:
 def run_example(name: str, options: argparse.Namespace, directory: Path, until: float | None = None) -> report.Row:
     """Search, then hold the contest. A failing contest is a row too.
 
-    Raises :class:`HotlapError` for a failing search, and :class:`TimeIsUp`.
+    Where the time is up, the row has what is finished. Raises :class:`HotlapError` for a failing search.
     """
     home = directory / name
-    studies = [
-        searched(name, minutes, options.seed, home / f"search-{minutes:g}", until) for minutes in options.budgets
-    ]
-    for study in studies:
-        _say(f"{name}: found {report.words(study.plan)} in {study.budget_seconds or 0:.0f} s")
+    studies: list[Study] = []
+    try:
+        for minutes in options.budgets:
+            study = searched(name, minutes, options.seed, home / f"search-{minutes:g}", until)
+            _say(f"{name}: found {report.words(study.plan)} in {study.budget_seconds or 0:.0f} s")
+            studies.append(study)
+    except TimeIsUp:
+        waiting = ", ".join(f"{it:g}" for it in options.budgets[len(studies) :])
+        return report.unfinished(name, SIZES[name], studies, f"the searches of {waiting} min, and the contest")
     largest = studies[-1]
     choices = choices_of(largest, all_levers())
     grid = make_grid(choices, largest.plan, limit=options.limit, seed=options.seed)
     result, trouble = None, ""
     try:
         result = _contest(name, studies, choices, options, home, until).hold(grid.plans)
+    except TimeIsUp:
+        return report.unfinished(name, SIZES[name], studies, "the rest of the contest")
     except (FinalFailed, ValueError) as error:
         trouble = str(error)
     return report.Row(
         name=name,
         arguments=SIZES[name],
-        studies=tuple(map(_without_columns, studies)),
+        studies=tuple(map(report.without_columns, studies)),
         choices=choices,
         grid=grid,
         result=result,
@@ -145,11 +150,6 @@ def _contest(
     )
 
 
-def _without_columns(study: Study) -> Study:
-    """The study without its per-step columns, which are not needed here."""
-    return msgspec.structs.replace(study, baseline=None)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Search and measure example after example; the report is written after each, so that a cut loses nothing."""
     options = parse(arguments)
@@ -161,9 +161,6 @@ def main(arguments: list[str] | None = None) -> int:
         for name in options.examples:
             try:
                 rows.append(run_example(name, options, home, until))
-            except TimeIsUp:
-                _say(f"{name}: not finished; the same command goes on.")
-                return UNFINISHED
             except HotlapError as error:
                 _say(f"{name}: {error}")
                 failed = True
@@ -175,6 +172,10 @@ def main(arguments: list[str] | None = None) -> int:
                 text=report.markdown(rows, terms_of(options)),
                 data=report.data(rows),
             )
+    left = [it.name for it in rows if it.left]
+    if left:
+        _say(f"Left, for the same command again: {', '.join(left)}")
+        return UNFINISHED
     return 1 if failed or any(it.result is None for it in rows) else 0
 
 

@@ -25,7 +25,10 @@ HEATS_SHOWN = 16
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One example: the searches by budget, the smallest first, the plans that they found, and the grid."""
+    """One example: the searches by budget, the smallest first, the plans that they found, and the grid.
+
+    ``left`` says what the same command still has to measure.
+    """
 
     name: str
     arguments: tuple[str, ...]
@@ -34,6 +37,18 @@ class Row:
     grid: Grid
     result: Result | None
     trouble: str = ""
+    left: str = ""
+
+
+def unfinished(name: str, arguments: tuple[str, ...], studies: Sequence[Study], left: str) -> Row:
+    """The row of an example of which only these searches are finished."""
+    grid = Grid((), 0, f"not finished: {left} are left, for the same command again")
+    return Row(name, arguments, tuple(map(without_columns, studies)), {}, grid, None, f"{left} are left", left)
+
+
+def without_columns(study: Study) -> Study:
+    """The study without its per-step columns, which are not needed here."""
+    return msgspec.structs.replace(study, baseline=None)
 
 
 def words(plan: Plan) -> str:
@@ -93,7 +108,8 @@ def _budget(study: Study) -> str:
 
 def _cells(row: Row) -> list[list[str]]:
     if row.result is None:
-        return [[row.name, _budget(it), words(it.plan), "", "", "", "", row.trouble] for it in row.studies]
+        cells = [[row.name, _budget(it), words(it.plan), "", "", "", "", row.trouble] for it in row.studies]
+        return cells or [[row.name, "", "", "", "", "", "", row.trouble]]
     best = words(row.result.best), interval(row.result.best_speedup.speedup)
     finals = [(study, row.result.of(study.plan)) for study in row.studies]
     return [
@@ -108,10 +124,9 @@ def _cells(row: Row) -> list[list[str]]:
 def _details(row: Row) -> list[str]:
     lines = [f"- `{' '.join((row.name, *row.arguments))}`"]
     lines += [f"- the search with {_budget(it)}: {it.status}, {it.spent_seconds:.0f} s" for it in row.studies]
-    lines += [
-        f"- levers in the grid: {'; '.join(_lever(name, row.choices) for name in row.choices) or 'none'}",
-        f"- {row.grid.statement}",
-    ]
+    if not row.left:
+        lines.append(f"- levers in the grid: {'; '.join(_lever(name, row.choices) for name in row.choices) or 'none'}")
+    lines.append(f"- {row.grid.statement}")
     if row.result is None:
         return lines
     climbed = len(row.result.heats) + len(row.result.failed) - len(row.grid.plans)
@@ -138,6 +153,7 @@ def _datum(row: Row) -> dict[str, Any]:
         "grid": row.grid.statement,
         "grid_size": row.grid.size,
         "trouble": row.trouble,
+        "left": row.left,
         "searches": [_search(it, result) for it in row.studies],
     }
     if result is None:

@@ -62,7 +62,9 @@ def by_setting(rows: list[Row]) -> dict[str, Row]:
 
 
 def test_what_a_switch_measures_otherwise_is_found() -> None:
-    rows = measure("bert", 5, Biased(script()), LEVERS)
+    measured = measure("bert", 5, Biased(script()), LEVERS)
+    rows = measured.rows
+    assert measured.is_whole
     found = by_setting(rows)
     assert set(found) == {"half", "broken", "step", "idle"}, "what cannot be switched has no row"
     assert found["half"].within.value == pytest.approx(20 / 13, rel=0.03)
@@ -78,14 +80,27 @@ def test_what_a_switch_measures_otherwise_is_found() -> None:
 def test_it_goes_on_after_what_is_stored(tmp_path: Path) -> None:
     whole = measure("bert", 3, FakeExecutor(script()), LEVERS)
     for _ in range(2):
-        killed = FakeExecutor(script(), interrupt=Interrupt(3, TimeIsUp))
-        with pytest.raises(TimeIsUp):
-            measure("bert", 3, KeptAnswers(killed, tmp_path), LEVERS)
+        killed = FakeExecutor(script(), interrupt=Interrupt(4, TimeIsUp))
+        assert not measure("bert", 3, KeptAnswers(killed, tmp_path), LEVERS).is_whole
     last = FakeExecutor(script())
     assert measure("bert", 3, KeptAnswers(last, tmp_path), LEVERS) == whole
     again = FakeExecutor(script())
     assert measure("bert", 3, KeptAnswers(again, tmp_path), LEVERS) == whole
     assert last.requests and not again.requests
+
+
+def test_what_is_not_measured_yet_is_said(tmp_path: Path) -> None:
+    killed = FakeExecutor(script(), interrupt=Interrupt(7, TimeIsUp))
+    found = measure("bert", 3, KeptAnswers(killed, tmp_path), LEVERS)
+    assert not found.is_whole
+    troubles = {it.setting: it.trouble for it in found.rows}
+    assert troubles["half"] == "Not measured yet: 3 of 3 launches that switch, 0 of 3 of its own."
+    assert "crashed" in troubles["broken"]
+    text = text_of(found.rows, 3, ["bert"])
+    assert text.startswith("Not finished: bert.") and "Not measured yet" in text
+    further = FakeExecutor(script(), interrupt=Interrupt(3, TimeIsUp))
+    part = measure("bert", 3, KeptAnswers(further, tmp_path), LEVERS)
+    assert not part.is_whole and by_setting(part.rows)["half"].apart is not None, "two launches of each kind"
 
 
 def test_the_time_of_a_call_ends_before_a_request(tmp_path: Path) -> None:
