@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fake_levers import lever
-from fake_script import Effect, FakeScript
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeScript
 from test_together import QUIET, Counting, Redundant, chosen, kept, outcomes, search, switchable
 
+from hotlap.experiment.options import Options
 from hotlap.plan import setting
-from hotlap.records import NoGain, Situation, Skipped, TurnRequest
+from hotlap.procedures.search import tune
+from hotlap.records import NoGain, Plan, Replicate, Situation, Skipped, SweepLoader, TurnRequest
 
 
 def shared(executor: Counting) -> list[TurnRequest]:
@@ -93,3 +95,44 @@ def test_a_small_gain_on_top_of_a_verified_plan_is_not_worth_many_slow_starts() 
         launches[startup] = executor.launches
         assert "half" in chosen(study)
     assert launches[60.0] <= 30
+
+
+@pytest.mark.parametrize(("workers", "data", "sweeps"), [(0, 1e-4, 0), (0, 4e-3, 1), (2, 1e-4, 1)])
+def test_a_loader_that_no_step_waits_for_is_not_timed_alone(workers: int, data: float, sweeps: int) -> None:
+    script = FakeScript(has_loader=True, loader_workers=workers, data=data, **QUIET)
+    study, executor = search(script, switchable("half"))
+    assert sum(it.assignment.instrument(SweepLoader) is not None for it in executor.launched) == sweeps
+    (ceiling,) = (it for it in study.ceilings if it.name == "loader-alone")
+    if not sweeps:
+        assert "By the time account" in ceiling.text
+        assert ceiling.bound_speedup == pytest.approx(script.step_seconds(Plan()) / data, rel=0.1)
+
+
+class StartedTogether(Counting):
+    """The arms of a replicate start at the same time, as those of a script do that sleeps or reads first."""
+
+    def take_turns(self, request: TurnRequest) -> Replicate:
+        turns = super().take_turns(request)
+        if not request.one_launch:
+            self.seconds -= (len(request.arms) - 1) * self.script.startup_seconds
+        return turns
+
+
+@pytest.mark.parametrize(("startup", "minutes", "launches"), [(0.5, 8, 32), (10.0, 10, 32), (60.0, 20, 27)])
+def test_ten_levers_take_minutes_however_slowly_the_script_starts(startup: float, minutes: int, launches: int) -> None:
+    effects = {
+        setting("precision"): Effect(compute=0.6),
+        setting("fused"): Effect(optimizer=0.3),
+        setting("layout"): Effect(compute=0.93),
+        setting("compile"): Effect(compute=0.85, startup_seconds=8.0),
+        setting("threads"): Effect(compute=1.2),
+        setting("loader"): Effect(data=0.05),
+    }
+    switched = ("precision", "fused", "layout", "compile", "threads", "matmul", "attention", "cudnn")
+    levers = (*map(switchable, switched), lever("loader", proof="exact"), lever("pages", proof="exact"))
+    executor = StartedTogether(FakeScript(effects=effects, optimizer=0.003, startup_seconds=startup, **QUIET))
+    study = tune(WORKLOAD, Options(), executor, levers=named(*levers), clock=executor.clock)
+    assert chosen(study) == {"precision", "fused", "layout", "compile", "loader"}
+    assert study.verification is not None and study.verification.speed.verdict == "faster"
+    assert executor.launches <= launches
+    assert executor.seconds <= 60 * minutes

@@ -72,8 +72,11 @@ def measure_ceilings(trials: Trials, draft: StudyDraft, observation: Observation
     ceilings: list[Ceiling] = []
     rates: tuple[LoaderRate, ...] = ()
     if run.facts.training_loaders:
-        rates = _loader_alone(trials, draft, situation)
-        ceilings += _loader_ceiling(run.facts, phases, rates)
+        if _shows_the_loader(run.facts, phases, trials.options.delta):
+            ceilings += _loader_by_account(phases)
+        else:
+            rates = _loader_alone(trials, draft, situation)
+            ceilings += _loader_ceiling(run.facts, phases, rates)
         if _shows_the_model(run.facts, phases, trials.options.delta):
             ceilings += _model_by_account(phases)
         else:
@@ -89,9 +92,10 @@ def ceilings_launches(trials: Trials, observation: Observation, machine: Machine
     """The launches of :func:`measure_ceilings`, with what they take."""
     if not observation.facts.training_loaders:
         return Launches(0, 0.0, "")
-    settings = _swept(_situation(trials, observation, machine))
+    known = (observation.facts, observation.account, trials.options.delta)
+    settings = () if _shows_the_loader(*known) else _swept(_situation(trials, observation, machine))
     launches, seconds = int(bool(settings)), _sweep_cost(trials, settings)
-    if not _shows_the_model(observation.facts, observation.account, trials.options.delta):
+    if not _shows_the_model(*known):
         launches += len(_MODEL_ARMS)
         seconds += trials.costs.of_replicate(_MODEL_ARMS, FEWEST_ROUNDS)
     return Launches(launches, seconds, "for the loader and the model alone", spare=True)
@@ -175,6 +179,26 @@ def _loader_alone(trials: Trials, draft: StudyDraft, situation: Situation) -> tu
     if not run.loader_rates:
         draft.warn("The loader could not be timed alone.")
     return run.loader_rates
+
+
+def _shows_the_loader(facts: ScriptFacts, phases: PhaseAccount, delta: float) -> bool:
+    """Whether the time account already shows what the loader alone takes, and no setting of it is worth a launch.
+
+    So it is if the training process fetches its batches itself, and waits for them less than the smallest gain worth
+    having.
+    """
+    fetches_itself = all(it.workers == 0 for it in facts.training_loaders)
+    return fetches_itself and phases.seconds_in("data_wait") < delta * phases.wall
+
+
+def _loader_by_account(phases: PhaseAccount) -> list[Ceiling]:
+    waiting = phases.seconds_in("data_wait")
+    if waiting <= 0:
+        return []
+    per_sample = waiting / max(1e-9, phases.samples_per_step)
+    text = f"By the time account, the script's own loader alone delivers {number(1 / per_sample)} samples per second."
+    bound = max(1.0, phases.wall / waiting)
+    return [Ceiling(name="loader-alone", seconds_per_sample=per_sample, bound_speedup=bound, text=text)]
 
 
 def _swept(situation: Situation) -> tuple[Setting, ...]:
