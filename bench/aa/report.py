@@ -11,7 +11,7 @@ from statistics import fmean
 from bench.aa.placebos import Placebo
 from bench.aa.placebos import settings as placebo_settings
 from bench.aa.procedure import UNUSED, Tally
-from bench.aa.searches import GAIN, LAUNCHED, PROCEDURES, SCRIPTS, SWITCHABLE, Searches
+from bench.aa.searches import FEW_SWITCHABLE, GAIN, LAUNCHED, PROCEDURES, SCRIPTS, SWITCHABLE, Searches
 from bench.report import table
 
 PROMISED = 0.05
@@ -126,7 +126,9 @@ def searches_text(searches: Sequence[Searches]) -> str:
         f"The search of `hotlap tune` through the fake executor of the tests, on {len(SCRIPTS)} scripts in turns, with",
         f"{len(SWITCHABLE) + len(LAUNCHED)} levers none of which changes the time of a step: every plan is a false",
         f"alarm. *{PROCEDURES[0].capitalize()}*: {len(SWITCHABLE)} of the levers can be switched while a script",
-        "trains. The last two columns are of other searches, in which one lever makes steps",
+        f"trains. *{PROCEDURES[1].capitalize()}*: {len(FEW_SWITCHABLE)} can, of {len(FEW_SWITCHABLE) + len(LAUNCHED)}",
+        "levers, so that their first launch has all combinations of them. The last two columns are of other",
+        "searches, in which one lever makes steps",
         f"{GAIN:.2f} times as fast: how many plans have it, and how many have another lever as well. Intervals are",
         "exact (Clopper and Pearson), at 95 %.",
         "",

@@ -1,10 +1,10 @@
 """Whole searches on scripts where nothing helps, by arithmetic: how many end with a plan?
 
 The real search runs through the fake executor of the tests, whose scripts take computed times and whose levers have the
-effects that they are given: here none. Its blocks are disturbed as :mod:`bench.aa.noise` says. Two procedures are
-compared: levers that a process can switch (trials within one launch come first), and the same levers launched each by
-itself. A search that never finds anything raises no alarm either, so the same searches are run with one lever that
-gains 10 %.
+effects that they are given: here none. Its blocks are disturbed as :mod:`bench.aa.noise` says. Three procedures are
+compared: levers that a process can switch (trials within one launch come first), a few of them (their first launch has
+all combinations), and the same levers launched each by itself. A search that never finds anything raises no alarm
+either, so the same searches are run with one lever that gains 10 %.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript  # noqa: E402
 GAIN = 1.10
 HELPS = "precision"
 SWITCHABLE = ("precision", "optimizer", "layout", "compile", "threads", "matmul")
+FEW_SWITCHABLE = SWITCHABLE[:3]
 LAUNCHED = ("loader", "pages")
 
 SCRIPTS: Mapping[str, FakeScript] = {
@@ -45,8 +46,8 @@ SCRIPTS: Mapping[str, FakeScript] = {
 }
 """Studies take them in turns."""
 
-Procedure = Literal["within one launch first", "launches alone"]
-PROCEDURES: tuple[Procedure, ...] = ("within one launch first", "launches alone")
+Procedure = Literal["within one launch first", "all combinations at once", "launches alone"]
+PROCEDURES: tuple[Procedure, ...] = ("within one launch first", "all combinations at once", "launches alone")
 
 
 class Searches(msgspec.Struct, kw_only=True, frozen=True):
@@ -120,9 +121,10 @@ def cells(
 
 
 def levers_of(procedure: Procedure) -> Mapping[str, Lever]:
-    """Levers of both kinds of proof; how their numbers are measured is all that the procedures differ in."""
-    switched = [lever(it) for it in SWITCHABLE]
-    if procedure == "within one launch first":
+    """Levers of both kinds of proof; how their numbers are measured, and how many there are, is what the procedures
+    differ in."""
+    switched = [lever(it) for it in (FEW_SWITCHABLE if procedure == "all combinations at once" else SWITCHABLE)]
+    if procedure != "launches alone":
         switched = [replace(it, switch=_never) for it in switched]
     return named(*switched, *(lever(it, proof="exact") for it in LAUNCHED))
 

@@ -49,9 +49,11 @@ def of_quality(comparison: Comparison, quality: Quality, accept_unverified: bool
 
 def unverified(comparison: Comparison | None, gain: float | None, quality: Quality) -> NotVerified:
     """The verdict on a candidate whose proof stayed open; without a comparison, with the gain of one replicate."""
+    where = ""
     if comparison is not None:
+        where = "Measured within one launch. " if comparison.within_launch else ""
         comparison = msgspec.structs.replace(comparison, quality=quality)
-    reason = f"{quality.text} Use --accept-unverified to keep it anyway."
+    reason = f"{where}{quality.text} Use --accept-unverified to keep it anyway."
     return NotVerified(comparison=comparison, speedup=gain, reason=reason)
 
 
