@@ -75,9 +75,11 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _profile(used: int, positions: int = 10_000, forwards: int = 40, computing: float = 0.08) -> Profile:
-    phases = (("data_wait", 0.1 - computing), ("forward", computing / 2), ("backward", computing / 2))
     return Profile(
-        account=PhaseAccount(wall=0.1, phases=phases),
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(("data_wait", 0.1 - computing), ("forward", computing / 2), ("backward", computing / 2)),
+        ),
         evidence=RunEvidence(
             observed_steps=40,
             observed_seconds=4.0,

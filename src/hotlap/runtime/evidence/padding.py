@@ -40,10 +40,10 @@ class PaddingWatch:
     def _forward_begins(
         self, root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        mask = kwargs.get(_MASK)
+        mask: Any = kwargs.get(_MASK)
         if self._counting and root.training and self._is_countable(mask):
             with self._torch.no_grad():
-                used, device = (mask != 0).sum(), str(mask.device)
+                used, device = mask.ne(0).sum(), str(mask.device)
                 self._used[device] = self._used[device] + used if device in self._used else used
             self._forwards += 1
             self._positions += mask.numel()
