@@ -58,10 +58,6 @@ def rows_of_all_lengths() -> list[torch.Tensor]:
     return [torch.randn(length, 16) for length in (2, 5, 8)]
 
 
-def rows_of_many_lengths() -> list[torch.Tensor]:
-    return [torch.randn(length, 16) for length in range(2, 14)]
-
-
 def token_rows() -> list[dict[str, torch.Tensor]]:
     return [{"input_ids": torch.randint(0, 40, (2, 6))} for _ in range(4)]
 
@@ -281,3 +277,21 @@ def never_compiled() -> torch.nn.Module:
 
     torch.manual_seed(0)
     return NeverCompiled().eval()
+
+
+def compiled_too_often() -> torch.nn.Module:
+    class Named(torch.nn.Module):
+        """Each call sees another text, which compiled code holds as a constant."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = loaded()
+            self.name = ""
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            self.name += "a"
+            scale = 2.0 if self.name.endswith("aaaa") else 1.0
+            output: torch.Tensor = self.layer(rows) * scale
+            return output
+
+    return Named().eval()

@@ -218,4 +218,5 @@ def _eager_part(plan: Plan, run: Run) -> str:
     """A sentence if Dynamo gave up on some calls, as for shapes beyond its limit of recompilations."""
     if not run.compile.fallbacks or not any(_compiles(it) for it in plan.settings):
         return ""
-    return f"torch.compile left some calls uncompiled: {run.compile.fallbacks[0].reason}"
+    reason = run.compile.fallbacks[0].reason.partition(". ")[0].rstrip(".")
+    return f"torch.compile left some calls uncompiled: {reason}."

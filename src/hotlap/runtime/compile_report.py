@@ -20,7 +20,7 @@ MOST_PLACES = 32
 LONGEST_REASON = 300
 REMEMBERED_COMPILATIONS = 4096  # torch's own limit is 64
 
-_OWN_FOLDER = str(Path(__file__).parent)
+_OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / it) for it in ("runtime", "levers"))
 
 # Dynamo's name for a branch whose condition is a tensor, and what it means.
 _BRANCH = "generic_jump"
@@ -94,7 +94,7 @@ def _fallbacks(compilations: tuple[Any, ...], forward: CodeType | None) -> Itera
 def _function(compilation: Any, forward: CodeType | None) -> tuple[str, int]:
     """The function that was compiled, with its first line."""
     file, line = compilation.co_filename or "", compilation.co_firstlineno or 0
-    if not file.startswith(_OWN_FOLDER):
+    if not file.startswith(_OWN_FOLDERS):
         return file, line
     return (forward.co_filename, forward.co_firstlineno) if forward is not None else ("", 0)
 
