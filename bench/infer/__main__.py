@@ -15,9 +15,9 @@ after each model and batch size, and says which are left.
 from __future__ import annotations
 
 import argparse
-import importlib
 import math
 import os
+import runpy
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -104,13 +104,9 @@ def prepare(user: Path, models: Sequence[str]) -> Path:
     shutil.copy(HERE / "workloads.py", user)
     missing = [it for it in ("cnn", "lstm") if it in models and not (user / "trained" / f"{it}.pt").exists()]
     if missing:
-        sys.path.insert(0, os.fspath(user))
-        try:
-            real_models = importlib.import_module("real_models")
-        finally:
-            sys.path.remove(os.fspath(user))
+        real_models = runpy.run_path(os.fspath(user / "real_models.py"))
         for kind in missing:
-            real_models.train(kind)
+            real_models["train"](kind)
     return user
 
 
