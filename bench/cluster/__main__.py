@@ -25,9 +25,10 @@ from hotlap.records import Assignment, Isolation, TrialCluster, TurnRequest, Wor
 NODES = (1, 2, 4)
 REPLICATES = 4
 ARMS = 3
-ROUNDS = 40
+ROUNDS = 30
 BLOCK_SECONDS = 0.5
 STEP_SECONDS = 0.02
+WARM_UP_SECONDS = 5.0
 LONGEST_SECONDS = 900.0
 
 SCRIPT = f"""\
@@ -105,7 +106,9 @@ def _taken(cluster: TrialCluster, nodes: int, folder: Path) -> Row:
     if len(slots) != nodes:
         raise SystemExit(f"{len(slots)} of {nodes} nodes are free.")
     arm = Assignment(workload=workload)
-    request = TurnRequest(arms=(arm,) * ARMS, rounds=ROUNDS, block_seconds=BLOCK_SECONDS)
+    request = TurnRequest(
+        arms=(arm,) * ARMS, rounds=ROUNDS, block_seconds=BLOCK_SECONDS, warm_up_limit_seconds=WARM_UP_SECONDS
+    )
     began, found, seconds = time.monotonic(), [], []
     while len(found) < REPLICATES:
         wave_began = time.monotonic()

@@ -56,7 +56,8 @@ model.zero_grad, optimizer = (lambda: None), model
 @pytest.mark.parametrize(
     ("package", "command", "script"),
     [
-        ("accelerate", "accelerate launch --cpu --num_processes 2", ACCELERATE),
+        # The script says that it computes on the processor; accelerate's --cpu would start one process, or MPI.
+        ("accelerate", "accelerate launch --multi_gpu --num_processes 2", ACCELERATE),
         ("lightning", "fabric run --accelerator cpu --strategy ddp --devices 2", FABRIC),
         ("deepspeed", "deepspeed --num_gpus 2", DEEPSPEED),
     ],

@@ -71,9 +71,10 @@ class RanksExecutor(FakeExecutor):
         wrapper = DataParallelFacts(backend="gloo", processes=ranks.processes, gradient_bytes=size)
         weights = size // 4
         blocks = (RepeatedModules(kind="Block", count=LAYERS),)
+        facts = super()._facts(arm)
         return msgspec.structs.replace(
-            super()._facts(arm),
-            processes=ranks.processes,
+            facts,
+            processes=max(ranks.processes, facts.processes),
             data_parallel=() if ranks.shards is not None or ranks.processes < 2 else (wrapper,),
             sharded=() if ranks.shards is None else (ranks.shards,),
             models=(ModelFacts(kind="Net", parameters=weights, parameter_bytes=size, repeated=blocks),),

@@ -430,6 +430,7 @@ class FakeExecutor(OneSlot):
             trains=self.script.loader_trains,
         )
         return ScriptFacts(
+            processes=_processes_of(arm),
             step_source="backward" if by_hand else "optimizer",
             loaders=(loader,) if self.script.has_loader else (),
             models=(ModelFacts(kind="Net", parameters=10, flops_per_step=1e8),),
@@ -491,3 +492,9 @@ def _told(value: object) -> object:
     fields = ((it.name, getattr(value, it.name), it.default) for it in msgspec.structs.fields(value))
     told = {name: _told(given) for name, given, default in fields if given != default}
     return {type(value).__name__: told} if isinstance(value, Instrument) else told
+
+
+def _processes_of(arm: Assignment) -> int:
+    """As many as the launcher is given."""
+    given = [it.partition("=")[2] for it in arm.workload.arguments if it.startswith("--nproc-per-node=")]
+    return int(given[0]) if given else 1

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from fake_script import WORKLOAD, FakeExecutor, FakeScript
 
-from hotlap.errors import BudgetError, UsageError
+from hotlap.errors import BudgetError, ScriptError, UsageError
 from hotlap.experiment.options import Options
 from hotlap.procedures.processes import checked_counts, compare_processes, launched
-from hotlap.records import Workload
+from hotlap.records import Assignment, ScriptFacts, Workload
 
 
 def module(target: str, *arguments: str) -> Workload:
@@ -71,3 +71,16 @@ def test_a_budget_that_is_too_small_says_which_is_enough() -> None:
     with pytest.raises(BudgetError, match="budget") as raised:
         compare_processes(WORKLOAD, Options(processes=(1, 2), budget_seconds=20.0), executor, clock=executor.clock)
     assert raised.value.needed_seconds > 20.0
+
+
+class OneProcess(FakeExecutor):
+    """A launcher that starts one process, whatever it is given."""
+
+    def _facts(self, arm: Assignment) -> ScriptFacts:
+        return msgspec.structs.replace(super()._facts(arm), processes=1)
+
+
+def test_a_launcher_that_starts_fewer_processes_is_named() -> None:
+    executor = OneProcess(FakeScript(compute=0.02, data=0.004, effects={}))
+    with pytest.raises(ScriptError, match="In 2: The launcher started 1 process that trained, not 2"):
+        compare_processes(WORKLOAD, Options(processes=(1, 2)), executor, clock=executor.clock)

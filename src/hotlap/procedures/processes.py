@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import fmean
 
 import msgspec
@@ -15,9 +16,9 @@ from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.observe import command_line
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.plan_ahead import Forecast, Launches
-from hotlap.experiment.replicates import Design, anything, replicate
+from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.stages import begin, guarded, opened
-from hotlap.experiment.trials import Arm, Trials
+from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.levers.api import all_levers
 from hotlap.measure import speed
 from hotlap.procedures.budget import ADVICE_MARGIN, rounded_up
@@ -126,7 +127,7 @@ def _measure(trials: Trials, draft: StudyDraft, workload: Workload, counts: Sequ
             arms=arms,
             purpose=f"processes {names}",
             analyses=tuple(sorted({_FEWEST_REPLICATES, replicates})),
-            accept=anything,
+            accept=partial(_all_started, (running[0], *running)),
             compares=False,
             label=f"In {names} processes",
         )
@@ -152,6 +153,19 @@ def _measure(trials: Trials, draft: StudyDraft, workload: Workload, counts: Sequ
         where=command_line(trials.workload),
         remedy="Run it by hand in that many processes.",
     )
+
+
+def _all_started(counts: Sequence[int], turns: Replicate) -> Failure | None:
+    """A failure of the first arm in which another number of processes trained than its launcher was given.
+
+    ``accelerate launch --cpu`` starts a single one, for example, unless it finds MPI.
+    """
+    for arm, (wanted, run) in enumerate(zip(counts, turns.runs, strict=True)):
+        trained = max(1, len(run.rank_step_seconds), run.facts.processes)
+        if trained != wanted:
+            what = "1 process" if trained == 1 else f"{trained} processes"
+            return Failure(arm, run.ending, f"The launcher started {what} that trained, not {wanted}.")
+    return None
 
 
 def _affordable(trials: Trials, arms: Sequence[Arm]) -> int:
