@@ -33,6 +33,7 @@ from hotlap.records import (
     Study,
     TurnRequest,
 )
+from hotlap.render.kinds.api import presenter_of
 
 GAINS: Final = MappingProxyType(
     {
@@ -140,6 +141,8 @@ def test_the_best_engine_is_verified_within_the_budget(
     assert study.verification is not None and study.verification.candidate == study.plan
     assert study.verification.speed.speedup.value == pytest.approx(4.3, rel=0.05)
     assert study.spent_seconds <= budget_seconds + 30
+    next_ = " ".join(words for words, _ in presenter_of(study.kind).next_commands(study, ""))
+    assert "hotlap export artefact" in next_, "what was verified can be deployed, whatever was not tried"
 
 
 def test_slow_calls_of_one_shape_take_no_longer_than_fast_ones(tmp_path: Path) -> None:

@@ -171,6 +171,7 @@ def test_each_way_is_measured_and_the_report_shows_it(tmp_path: Path) -> None:
     shown = " ".join(markdown_report(study).split())
     assert "67 % of what the model computes is padding: 10 sequences of 2 to 30 tokens (median 6.5)." in shown
     assert "sorted, multiples of 8" in shown and "as given, cut to the longest" in shown
+    assert "hotlap levers length-bucketing" in shown and "hotlap export artefact" not in shown
     with pytest.raises(StudyError, match="done by the code that calls the model"):
         write_artefact(study, PASSES, Options(), executor, tmp_path / "model")
 

@@ -20,6 +20,7 @@ from hotlap.records import (
     NoGain,
     NotVerified,
     QualityLost,
+    ScriptFacts,
     Study,
 )
 from hotlap.render import text
@@ -225,9 +226,8 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         given = study.repeated_options or (*option_words(study.objective), *_level(study))
         words = ("hotlap infer", *map(text.shell_word, given), text.command(study.workload))
         yield " ".join(words), "tries again without a limit of time"
-    if study.plan.settings and study.status == "finished":
-        generates = study.baseline is not None and study.baseline.facts.generation is not None
-        if study.workload.kind == "inference" and generates:
+    if study.plan.settings and (study.status == "finished" or study.verification is not None):
+        if study.workload.kind == "inference" and _is_for_own_code(study):
             for it in study.plan.settings:
                 yield f"hotlap levers {it.lever}", "how to write it into your code"
         elif study.workload.kind == "inference":
@@ -235,3 +235,10 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         else:
             yield text.of_study("hotlap patch", study.directory), "the change of the script"
     yield text.of_study("hotlap report --json", study.directory), "every figure"
+
+
+def _is_for_own_code(study: Study) -> bool:
+    """Whether the plan is about how the user's code calls the model, so that no file can hold it."""
+    facts = study.baseline.facts if study.baseline is not None else ScriptFacts()
+    whole_passes = facts.lengths is not None and facts.lengths.whole_passes
+    return facts.generation is not None or whole_passes
