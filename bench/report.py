@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("hotlap", "torch", "numpy", "transformers")
+PACKAGES = ("hotlap", "torch", "numpy", "transformers", "torchao", "onnxruntime", "openvino", "nncf", "litserve")
 
 
 def versions() -> dict[str, str]:
