@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from hotlap.records import BatchRate
 
-TOLERANCE = 0.03
-"""The largest loss of throughput at the knee, as a share of the best throughput."""
+TOLERANCE = 0.02
+"""The largest loss of throughput at the knee, as a share of the best throughput. 3 % are promised: the rest is what
+measured rates may be off."""
 
 CLOSE_ENOUGH = 1.3
 """Sizes that differ by at most this factor count as equal."""
