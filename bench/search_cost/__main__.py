@@ -249,6 +249,7 @@ class Search:
             env={**os.environ, "PYTHONPATH": os.fspath(self.case.source)},
             stdout=subprocess.PIPE,
             text=True,
+            preexec_fn=_can_be_interrupted,
         )
         while True:
             try:
@@ -283,6 +284,11 @@ class Search:
             budget_seconds=self.case.budget,
             parts=parts,
         )
+
+
+def _can_be_interrupted() -> None:
+    """Commands that a shell starts in the background ignore SIGINT, and so would theirs."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _processor_seconds() -> float:

@@ -22,7 +22,22 @@ from hotlap.experiment.quiet import LONGEST_WAIT_SECONDS
 from hotlap.plan import setting
 from hotlap.procedures.profile import profile
 from hotlap.procedures.search import tune
-from hotlap.records import Ceilings, CollectEvidence, Finding, LaunchRequest, Machine, Observe, Study
+from hotlap.records import (
+    PEAK_BYTES,
+    SECONDS_PER_SAMPLE,
+    Ceilings,
+    CollectEvidence,
+    Finding,
+    LaunchRequest,
+    Limit,
+    Machine,
+    NoGain,
+    Objective,
+    Observe,
+    Replicate,
+    Study,
+    TurnRequest,
+)
 from hotlap.render.headline import headline
 from hotlap.render.json import study_json
 from hotlap.render.markdown import markdown_report
@@ -205,3 +220,29 @@ def test_a_resumed_profile_waits_for_nothing_again(tmp_path: Path) -> None:
     assert again.requests == [], "all is in the journal"
     assert load_study(tmp_path).disturbances == whole.disturbances
     assert math.isclose(load_study(tmp_path).spent_seconds, whole.spent_seconds)
+
+
+class SlowLook(FakeExecutor):
+    """The first replicate shows its last arm to be slower than it is."""
+
+    def take_turns(self, request: TurnRequest) -> Replicate:
+        turns = super().take_turns(request)
+        if len(request.arms) > 2:
+            return turns
+        *others, last = turns.rounds
+        return msgspec.structs.replace(turns, rounds=(*others, tuple(1.45 * it for it in last)))
+
+
+@pytest.mark.parametrize("others", [0.0, 1.8])
+def test_a_busy_look_at_a_limit_drops_no_lever(others: float) -> None:
+    script = FakeScript(effects={setting("small"): Effect(peak=0.5)}, others=others, cores=2, threads=2)
+    goal = Objective(metric=PEAK_BYTES, limits=(Limit(metric=SECONDS_PER_SAMPLE, most=1.1),))
+    executor = SlowLook(script)
+    study = tune(
+        WORKLOAD, Options(objective=goal), executor, levers=named(lever("small", proof="exact")), clock=executor.clock
+    )
+    (outcome,) = study.outcomes
+    if others:
+        assert [it.lever for it in study.plan.settings] == ["small"]
+    else:
+        assert isinstance(outcome.verdict, NoGain) and "1.1x of the script's is allowed" in outcome.verdict.reason

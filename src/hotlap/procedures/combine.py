@@ -150,7 +150,7 @@ class _Taken:
     def best_of_all(self, group: Move, idle: Mapping[str, Comparison]) -> Combination:
         """The fastest combination, without the levers that add nothing."""
         best = min((Move(), *self.moves), key=self._level)
-        while useless := [it for it in best.settings if not self.pays(self.effect(it, best))]:
+        while useless := [it for it in best.settings if not self._is_worth_it(it, best)]:
             worst = min(useless, key=lambda it: self.effect(it, best).speed.speedup.value)
             best = _without(best, worst)
         others = [it for it in group.settings if it not in best.settings]
@@ -170,6 +170,16 @@ class _Taken:
     def effect(self, setting: Setting, move: Move) -> Comparison:
         """Compare the move with itself without that setting."""
         return self._compare(_without(move, setting), move)
+
+    def _is_worth_it(self, setting: Setting, best: Move) -> bool:
+        """Whether a setting pays in the best combination; a small gain there must also be the mean over all pairs of
+        combinations with and without it, which have less noise than one pair."""
+        effect = self.effect(setting, best)
+        if not self.pays(effect) or effect.speed.speedup.value >= 1 + _NEUTRAL:
+            return self.pays(effect)
+        with_it = [it for it in self.moves if setting in it.settings]
+        gains = [self._level(_without(it, setting)) - self._level(it) for it in with_it]
+        return fmean(gains) >= math.log(1 + self.delta)
 
     def pays(self, comparison: Comparison) -> bool:
         """Whether a launch shows a gain worth having of a setting: its whole interval is faster."""

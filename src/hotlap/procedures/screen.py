@@ -52,6 +52,10 @@ USUAL_LAUNCH_NOISE = 0.03
 """The noise of a single replicate until this study has measured its own: launches of the same code differ by 2 to 6 %,
 of which taking turns removes the machine's share."""
 
+_NOISE_OF_A_BUSY_MACHINE = 0.5
+"""The noise of a single replicate that other processes disturbed: what it shows of a limit is then no reason to drop a
+lever without a trial."""
+
 _SURPRISE = 2.0
 """A lever may start slowly, which must not cost the other levers of its replicate their screening."""
 
@@ -80,6 +84,7 @@ class Screened:
     It has a ``comparison`` if it took turns within a single launch, and a ``run`` if it had a launch of its own.
     ``bound`` is the largest gain that arithmetic allowed when it was measured; None where it knew none. ``uses`` is
     what it used of what the objective limits, and ``doubt`` a sentence on its results, if these were compared.
+    ``disturbed``: other processes kept cores busy meanwhile.
     """
 
     setting: Setting
@@ -92,6 +97,7 @@ class Screened:
     bound: float | None = None
     uses: tuple[LimitUse, ...] = ()
     doubt: str = ""
+    disturbed: bool = False
 
 
 Hopeful: TypeAlias = dict[str, list[Screened]]
@@ -206,9 +212,13 @@ def screen_one(
 def exceeded(it: Screened, noise: float, used: Mapping[str, float]) -> LimitUse | None:
     """The first limit that a first measurement shows to be exceeded, by more than its uncertainty; None if none is.
 
-    A launch may differ by the usual noise even where this study has seen less.
+    A launch may differ by the usual noise even where this study has seen less, and by far more on a busy machine.
     """
-    return next((one for one in it.uses if one.exceeds(max(noise, USUAL_LAUNCH_NOISE), used)), None)
+    return next((one for one in it.uses if one.exceeds(_noise_of(it, noise), used)), None)
+
+
+def _noise_of(it: Screened, noise: float) -> float:
+    return max(noise, _NOISE_OF_A_BUSY_MACHINE if it.disturbed else USUAL_LAUNCH_NOISE)
 
 
 def let_go_beyond_limit(draft: StudyDraft, it: Screened, noise: float, used: Mapping[str, float]) -> None:
@@ -221,7 +231,7 @@ def let_go_beyond_limit(draft: StudyDraft, it: Screened, noise: float, used: Map
         allowed += f", of which the levers before it leave {use.left(used):.3f}x"
     text = (
         f"A first measurement (one replicate) showed {ratio(use.ratio)} the {metric_words(use.limit.metric)}: "
-        f"{allowed}. Run-to-run noise of {share(max(noise, USUAL_LAUNCH_NOISE))} does not explain that."
+        f"{allowed}. Run-to-run noise of {share(_noise_of(it, noise))} does not explain that."
     )
     verdict = NoGain(metric=draft.study.objective.metric, reason=text)
     report = it.compile if it.compile and it.compile.seconds else None
@@ -402,6 +412,7 @@ def _screened(
         comparison=comparison,
         run=None if screening.one_launch else turns.runs[arm],
         uses=trials.options.goal.uses(turns, arm, has_own_launch=not screening.one_launch),
+        disturbed=trials.disturbance("speed", turns.runs) is not None,
     )
 
 

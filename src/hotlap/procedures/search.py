@@ -321,8 +321,7 @@ class Search(Ladder):
     def _worth_a_trial(self, left: Hopeful) -> Hopeful:
         """The promising levers that two screenings agree on, or that were not measured.
 
-        The rest might gain a little, which takes more launches to show than it is worth. Arithmetic rules out some on
-        top of the plan without another launch.
+        The rest might gain a little, which takes more launches to show than it is worth, or nothing by arithmetic.
         """
         worth: Hopeful = {}
         bounds = {it.lever.name: it.bound or math.inf for it in self._prospects(self._open)[0]}
@@ -330,7 +329,7 @@ class Search(Ladder):
         least = max(self._far(screenings=2), _WORTH_SLOW_STARTS if is_slow else 0.0)
         for name, choices in left.items():
             if bounds.get(name, 0.0) < self._far(screenings=1):
-                self._let_go_by_bound(name, bounds.get(name))
+                self._let_go_by_bound(name, bounds.get(name))  # the next pass does that of an unknown one
                 continue
             first = self._screened_again(choices[0])
             if first.gain is None or first.gain >= least:
@@ -341,7 +340,7 @@ class Search(Ladder):
         return worth
 
     def _let_go_by_bound(self, name: str, bound: float | None) -> None:
-        """Decide a lever whose bound is too small for a launch to show; the next pass does that of an unknown one."""
+        """Decide a lever whose bound is too small for a launch to show."""
         if bound is not None and self._is_open(name):
             self._draft.decide(Outcome(lever=name, verdict=little_by_bound(bound)), "screening")
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotlap.diagnose.api import Group
-from hotlap.diagnose.operators import WORTH_A_LOOK, site_with
+from hotlap.diagnose.operators import WORTH_A_LOOK
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import at_most, computing_share
 from hotlap.diagnose.wording import count, levers_for, percent
@@ -54,6 +54,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     bound = padded * computing_share(profile)
     if padded < LEAST_PADDING or bound < WORTH_A_LOOK:
         return
+    loaders = profile.facts.training_loaders
     yield Finding(
         rule=_NAME,
         share=at_most(bound),
@@ -64,7 +65,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             f"Without padding, forward and backward would save at most {percent(bound)} of the step.",
         ),
         remedy="Pad to the longest sequence of the batch, sort batches by length, or pack several sequences in a row.",
-        site=site_with(profile, "loader"),
+        site=loaders[0].site if loaders else None,
         levers=levers_for(_NAME),
     )
 
