@@ -81,8 +81,8 @@ def main(words: list[str]) -> None:
 
 def measured(nodes: int) -> Row:
     """Start a cluster of so many nodes, and let them take the replicates."""
-    import ray  # type: ignore[import-not-found]
-    from ray.cluster_utils import Cluster as RayCluster  # type: ignore[import-not-found]
+    import ray
+    from ray.cluster_utils import Cluster as RayCluster
 
     cluster = RayCluster(head_node_args={"num_cpus": 1}, initialize_head=True)
     try:

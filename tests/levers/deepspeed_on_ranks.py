@@ -8,20 +8,26 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import numpy
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from hotlap.levers.api import find
-from hotlap.records import DeepSpeedFacts, Setting
+from hotlap.records import Assignment, CaptureGradients, DeepSpeedFacts, Setting, Workload
 from hotlap.runtime.deepspeed_facts import DeepSpeedWatch
 from hotlap.runtime.hooks import Hooks
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.invariants import InvariantsRecorder
+
+WORKLOAD = Workload(kind="script", target=__file__, directory=str(Path(__file__).parent), python="python")
+ASSIGNMENT = Assignment(workload=WORKLOAD, instruments=(CaptureGradients(),))
 
 
 class Job(msgspec.Struct):
@@ -41,14 +47,17 @@ class Result(msgspec.Struct):
     notes: list[str]
     loaded: list[float]
     error: str
+    gradients: dict[str, list[float]]
 
 
 def train(job: Job, folder: Path) -> Result:
-    import deepspeed  # type: ignore[import-not-found]
+    import deepspeed
 
     interception = Interception(Hooks(torch=torch))
     interception.install()
     watch = DeepSpeedWatch(interception.hooks)
+    recorder = InvariantsRecorder(interception, ASSIGNMENT)
+    recorder.directory = Path(tempfile.mkdtemp(dir=folder))
     if job.setting is not None:
         find(job.setting.lever).install(interception.hooks, job.setting)
     torch.manual_seed(0)
@@ -68,7 +77,9 @@ def train(job: Job, folder: Path) -> Result:
     error = _error_of(engine) if job.reads_weights else ""
     stage = int(engine.zero_optimization_stage())
     interception.suspend()
-    return Result(losses, stage, watch.facts(), interception.hooks.notes, loaded, error)
+    with numpy.load(recorder.gradients_path) as saved:
+        gradients = {name: saved[name].tolist() for name in saved.files if name != "loss"}
+    return Result(losses, stage, watch.facts(), interception.hooks.notes, loaded, error, gradients)
 
 
 def _configuration(job: Job, folder: Path) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class Result(msgspec.Struct):
     notes: list[str]
     ahead: list[bool]
     held: int
+    formats: list[str]
 
 
 def shared(job: Job) -> nn.Module:
@@ -82,9 +83,13 @@ def train(job: Job, rank: int) -> Result:
         _checkpoint(model, optimizer, load=job.loads)
     torch.manual_seed(1 + rank)
     losses = []
+    formats = set()
+    model.register_forward_hook(lambda module, args, output: formats.add(str(output.dtype)))
     for _ in range(job.steps):
         optimizer.zero_grad()
-        loss = model(torch.randn(4, 9)).square().mean()
+        output = model(torch.randn(4, 9))
+        formats.add(f"given {output.dtype}")
+        loss = output.square().mean()
         loss.backward()
         losses.append(loss.item())
         if job.clips:
@@ -95,7 +100,8 @@ def train(job: Job, rank: int) -> Result:
     facts = sharded_facts(torch, interception.roots.all())
     interception.suspend()
     held = sum(it.to_local().numel() if isinstance(it, DTensor) else it.numel() for it in model.parameters())
-    return Result(losses, _whole(model), facts, interception.hooks.notes, _ahead(model), held)
+    formats |= {str(it.dtype) for it in model.parameters()}
+    return Result(losses, _whole(model), facts, interception.hooks.notes, _ahead(model), held, sorted(formats))
 
 
 def _checkpoint(model: nn.Module, optimizer: Any, *, load: str = "", save: str = "") -> None:

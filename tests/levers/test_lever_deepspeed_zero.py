@@ -66,6 +66,18 @@ def test_every_stage_trains_to_the_same_losses(ranks: list[dict[str, Result]], n
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", [it for it in JOBS if it != "0"])
+def test_whole_gradients_are_the_same_however_they_are_divided(ranks: list[dict[str, Result]], name: str) -> None:
+    expected = ranks[0]["0"].gradients
+    assert sum(map(len, expected.values())) == 3 * (9 * 9 + 9) + 9 + 1
+    for results in ranks:
+        found = results[name].gradients
+        assert found.keys() == expected.keys()
+        for key, values in expected.items():
+            assert found[key] == pytest.approx(values, rel=1e-4, abs=1e-7)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, it in JOBS.items() if it.saves])
 def test_a_checkpoint_of_the_engine_loads(ranks: list[dict[str, Result]], name: str) -> None:
     for results in ranks:

@@ -71,6 +71,7 @@ EXPECTED = {
     "reshard-after-forward",
     "sdpa-attention",
     "sharded-optimizer",
+    "sharded-precision",
     "sharded-prefetch",
     "sharding-strategy",
     "static-graph",

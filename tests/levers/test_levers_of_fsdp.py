@@ -43,6 +43,7 @@ def strategy(value: str) -> Setting:
 
 
 REPLICATED = make_setting("replicated-weights")
+HALF = make_setting("sharded-precision", param_dtype="bfloat16")
 JOBS = {
     "fsdp1": Job(interface="fsdp1"),
     "fsdp1 forward": Job(interface="fsdp1", setting=ahead("forward")),
@@ -61,6 +62,8 @@ ROUNDING = {
     "fsdp1 whole": Job(interface="fsdp1", setting=strategy("NO_SHARD")),
     "fsdp2": Job(interface="fsdp2", clips=True),
     "fsdp2 whole": Job(interface="fsdp2", clips=True, setting=REPLICATED),
+    "fsdp1 half": Job(interface="fsdp1", setting=HALF),
+    "fsdp2 half": Job(interface="fsdp2", clips=True, setting=HALF),
     "mesh": Job(interface="fsdp2", clips=True, by_mesh=True),
     "mesh whole": Job(interface="fsdp2", clips=True, by_mesh=True, setting=REPLICATED, reshards=False),
 }
@@ -102,6 +105,20 @@ def test_a_model_that_is_whole_on_each_rank_trains_to_the_same_weights(rounding:
     assert rounding[0]["fsdp2 whole"].facts[0].mesh == (2, 1)
     assert rounding[0]["mesh"].facts[0].mesh == (2,)
     assert rounding[0]["fsdp1 whole"].facts[0].strategy == "NO_SHARD"
+
+
+@pytest.mark.parametrize("name", ["fsdp1", "fsdp2"])
+def test_weights_are_gathered_in_sixteen_bits_and_updated_in_thirty_two(
+    rounding: list[dict[str, Result]], name: str
+) -> None:
+    """The model computes in bfloat16, and the script is given float32 and keeps its weights in it."""
+    for results in rounding:
+        found, expected = results[f"{name} half"], results[name]
+        assert found.losses != expected.losses
+        assert found.losses == pytest.approx(expected.losses, rel=0.2)
+        assert found.facts[0].param_dtype == "bfloat16" and not expected.facts[0].param_dtype
+        assert found.formats == ["given torch.float32", "torch.bfloat16", "torch.float32"]
+        assert expected.formats == ["given torch.float32", "torch.float32"]
 
 
 def test_distributed_checkpoints_load_with_and_without_the_lever(rounding: list[dict[str, Result]]) -> None:
@@ -177,6 +194,9 @@ def situation(*sharded: ShardedFacts, device: str = "cuda:0") -> Situation:
         ("replicated-weights", situation(msgspec.structs.replace(SECOND, mesh=(1, 2))), "several dimensions"),
         ("replicated-weights", situation(msgspec.structs.replace(SECOND, mesh=(1,))), "some of the processes"),
         ("replicated-weights", situation(msgspec.structs.replace(SECOND, offloads=True)), "host memory"),
+        ("sharded-precision", situation(), "does not share weights"),
+        ("sharded-precision", situation(msgspec.structs.replace(SECOND, param_dtype="bfloat16")), "sets a policy"),
+        ("sharded-precision", situation(SECOND), "natively"),
         ("sharding-strategy", situation(SECOND), "uses FSDP2"),
         ("sharding-strategy", situation(HYBRID), "hybrid"),
         ("sharding-strategy", situation(msgspec.structs.replace(FIRST, offloads=True)), "host memory"),
@@ -232,6 +252,13 @@ def test_a_model_that_does_not_fit_stays_divided() -> None:
         assert refused is None or refused.reason.startswith("The whole model does not fit")
         tried = find("sharding-strategy").candidates(in_memory(FIRST, 1000, room))
         assert tried == ((strategy("SHARD_GRAD_OP"), strategy("NO_SHARD")) if fits else (strategy("SHARD_GRAD_OP"),))
+
+
+def test_bfloat16_is_tried_where_the_hardware_has_it() -> None:
+    machine = Machine(accelerators=(Accelerator(kind="cuda", name="A", memory_bytes=1, native_dtypes=("bfloat16",)),))
+    facts = msgspec.structs.replace(situation(SECOND), machine=machine)
+    assert find("sharded-precision").obstacle(facts) is None
+    assert find("sharded-precision").candidates(facts) == (HALF,)
 
 
 def test_gradients_of_a_whole_model_are_rounded_otherwise() -> None:

@@ -223,7 +223,9 @@ class ShardedFacts(Record, frozen=True, kw_only=True):
     """A model whose weights the script itself shares between processes.
 
     ``units`` are the modules whose weights are gathered together. ``reshards`` says that those within the model give
-    their gathered weights up after forward (None: unknown); the other options are those of FSDP1.
+    their gathered weights up after forward (None: unknown). ``mesh`` is the size of each dimension of the processes
+    that share it, ``offloads`` says that its weights are kept in host memory, and ``param_dtype`` is the format of the
+    script's policy of mixed precision (empty: none). The other options are those of FSDP1.
     """
 
     api: Literal["fsdp1", "fsdp2"]
@@ -237,6 +239,7 @@ class ShardedFacts(Record, frozen=True, kw_only=True):
     use_orig_params: bool = False
     mesh: tuple[int, ...] = ()
     offloads: bool = False
+    param_dtype: str = ""
 
 
 class DeepSpeedFacts(Record, frozen=True, kw_only=True):

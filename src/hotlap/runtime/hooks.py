@@ -67,6 +67,8 @@ class Hooks:
     # deepspeed.initialize(...): the arguments by name, edited in place; then the engine.
     before_deepspeed: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
     after_deepspeed: list[Callable[[Any], None]] = field(default_factory=list)
+    # engine.step(), before it runs: all gradients of DeepSpeed's engine are exchanged, and none is used yet.
+    before_engine_step: list[Callable[[Any], None]] = field(default_factory=list)
 
     # torch.compile(...), before it runs; Module.compile comes here too.
     before_compile: list[Callable[[], None]] = field(default_factory=list)

@@ -6,6 +6,7 @@ Recorded only in runs that compare numbers; timing runs do not have its overhead
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hotlap.runtime.batches import tensors
 from hotlap.runtime.devices import local_part
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
-from hotlap.runtime.whole_gradients import whole_gradients
+from hotlap.runtime.whole_gradients import engine_gradients, whole_gradients
 
 MAXIMUM_GRADIENT_ELEMENTS = 50_000_000
 _OTHER = ("betas", "eps", "momentum", "nesterov", "dampening", "amsgrad", "maximize")
@@ -51,6 +52,7 @@ class InvariantsRecorder:
         if self._capture:
             hooks.before_backward.append(self._remember_loss)
             hooks.before_update.append(self._save_gradients)
+            hooks.before_engine_step.append(self._save_gradients_of_engine)
         self._loss: Any = None
         self.directory = Path()
 
@@ -117,23 +119,35 @@ class InvariantsRecorder:
 
     def _save_gradients(self, optimizer: Any) -> None:
         """Of a parameter that processes share the whole gradient: a lever may share others. All ranks gather it."""
-        if self.gradients_path:
-            return
+        if not self.gradients_path:
+            self._write(
+                (f"{index}.{name}", found)
+                for index, root in enumerate(self._roots.all())
+                for name, found in whole_gradients(self._torch, root)
+            )
+
+    def _save_gradients_of_engine(self, engine: Any) -> None:
+        """DeepSpeed moves gradients elsewhere before its optimizer's update."""
+        if not self.gradients_path and engine.is_gradient_accumulation_boundary():
+            self._write((f"0.{name}", found) for name, found in engine_gradients(engine))
+
+    def _write(self, gradients: Iterator[tuple[str, Any]]) -> None:
+        """The first elements, up to a limit, in a file. All ranks go through all gradients, as gathering them is a
+        collective."""
         import numpy
 
         arrays: dict[str, Any] = {}
         left = MAXIMUM_GRADIENT_ELEMENTS
-        for index, root in enumerate(self._roots.all()):
-            for name, found in whole_gradients(self._torch, root):
-                if found.is_sparse:
-                    continue
-                gradient = found.detach().reshape(-1)
-                gradient = gradient[: min(left, gradient.numel())]
-                left -= gradient.numel()
-                wide = self._torch.float64 if gradient.dtype == self._torch.float64 else self._torch.float32
-                arrays[f"gradient/{index}.{name}"] = gradient.to("cpu", wide).numpy()
-                if left <= 0:
-                    break
+        for name, found in gradients:
+            if found.is_sparse:
+                continue
+            gradient = found.detach().reshape(-1)
+            gradient = gradient[: min(left, gradient.numel())]
+            left -= gradient.numel()
+            wide = self._torch.float64 if gradient.dtype == self._torch.float64 else self._torch.float32
+            arrays[f"gradient/{name}"] = gradient.to("cpu", wide).numpy()
+            if left <= 0:
+                break
         if self._loss is not None:
             arrays["loss"] = self._loss
         path = self.directory / f"gradients{_of_rank(self._torch)}.npz"

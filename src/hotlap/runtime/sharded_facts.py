@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hotlap.records import ShardedFacts
@@ -33,6 +33,7 @@ def _of_root(torch: Any, fsdp: Any, root: Any) -> ShardedFacts | None:
             strategy=str(getattr(getattr(first[0], "sharding_strategy", None), "name", "")),
             use_orig_params=bool(getattr(first[0], "_use_orig_params", False)),  # not public in torch 2.6 to 2.13
             offloads=bool(getattr(getattr(first[0], "cpu_offload", None), "offload_params", False)),
+            param_dtype=_format_of(getattr(first[0], "mixed_precision", None)),
         )
     kind = getattr(fsdp, "FSDPModule", None)
     second = [it for it in root.modules() if kind is not None and isinstance(it, kind)]
@@ -45,7 +46,18 @@ def _of_root(torch: Any, fsdp: Any, root: Any) -> ShardedFacts | None:
         reshards=_reshards(second[1:]),
         mesh=_mesh(second[0]),
         offloads=any(_is_kept_in_host_memory(it) for it in second[0].parameters()),
+        param_dtype=next(filter(None, (_format_of(it) for it in _policies(second))), ""),
     )
+
+
+def _policies(units: list[Any]) -> Iterator[Any]:
+    """torch has no public way to read a policy: ``_mp_policy`` of a unit's state (2.6 to 2.13)."""
+    return (getattr(it._get_fsdp_state(), "_mp_policy", None) for it in units)
+
+
+def _format_of(policy: Any) -> str:
+    dtype = getattr(policy, "param_dtype", None)
+    return "" if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def _mesh(model: Any) -> tuple[int, ...]:

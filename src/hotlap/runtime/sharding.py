@@ -88,11 +88,26 @@ def _intercept_deepspeed(hooks: Hooks, replace: Replace, module: Any) -> None:
         for edit in hooks.before_deepspeed:
             edit(arguments)
         made = initialize(**arguments)
+        _intercept_step(hooks, made[0])
         for tell in hooks.after_deepspeed:
             tell(made[0])
         return made
 
     replace(module, "initialize", initializing)
+
+
+def _intercept_step(hooks: Hooks, engine: Any) -> None:
+    if not hooks.before_engine_step:
+        return
+    take = engine.step
+
+    @functools.wraps(take)
+    def step(*args: Any, **kwargs: Any) -> Any:
+        for tell in hooks.before_engine_step:
+            tell(engine)
+        return take(*args, **kwargs)
+
+    engine.step = step
 
 
 def _by_name(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:

@@ -39,6 +39,16 @@ def whole_gradients(torch: Any, root: Any) -> Iterator[tuple[str, Any]]:
         yield from _of_unit(unit, model.get_submodule(unit))
 
 
+def engine_gradients(engine: Any) -> Iterator[tuple[str, Any]]:
+    """The same for an engine of DeepSpeed before its step, by the function that DeepSpeed documents for it. A script
+    that has an engine has imported it."""
+    whole = sys.modules["deepspeed.utils"].safe_get_full_grad
+    for name, parameter in engine.module.named_parameters():
+        gradient = whole(parameter) if parameter.requires_grad else None
+        if gradient is not None:
+            yield name, gradient
+
+
 def _gathered(parameters: Any) -> Iterator[tuple[str, Any]]:
     for name, parameter in parameters:
         gradient = parameter.grad

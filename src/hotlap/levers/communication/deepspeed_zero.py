@@ -21,7 +21,7 @@ not changed.
     {"zero_optimization": {"stage": 2}}
 
 ## What is proved
-`rounding`: gradients are added up in another order. The losses of every process are compared.
+`rounding`: gradients are added up in another order. The losses of every process, and the whole gradients, are compared.
 """
 
 from __future__ import annotations
