@@ -232,7 +232,7 @@ class GarbagePauses(Record, frozen=True, kw_only=True):
     longest_seconds: float = 0.0
 
 
-class Padding(Record, frozen=True, kw_only=True):
+class PaddedForwards(Record, frozen=True, kw_only=True):
     """Padded batches in the training forwards of observed steps: those that a model got with an ``attention_mask``.
 
     ``positions`` are all positions of these batches, ``used`` those that the mask does not leave out.
@@ -275,7 +275,7 @@ class RunEvidence(Record, frozen=True, kw_only=True):
     memory: MemoryTimeline = MemoryTimeline()
     numbers: Numbers = Numbers()
     garbage: GarbagePauses = GarbagePauses()
-    padding: Padding = Padding()
+    padding: PaddedForwards = PaddedForwards()
     sampled: LineSamples = LineSamples()
     window: Window | None = None
     anomaly_detection: bool = False

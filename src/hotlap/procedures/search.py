@@ -1,8 +1,7 @@
 """The search: observe, measure ceilings, find bottlenecks, try levers, drop useless ones, verify.
 
 Promising levers are tried at once, as one plan that is proved and verified (:mod:`hotlap.procedures.together`). The
-others are tried one by one (:mod:`hotlap.procedures.ladder`). The search may be interrupted at any time: the study is
-always a valid answer.
+others are tried one by one (:mod:`hotlap.procedures.ladder`). Whenever it is interrupted, the study is a valid answer.
 """
 
 from __future__ import annotations

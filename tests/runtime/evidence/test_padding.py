@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hotlap.evidence import Padding
+from hotlap.evidence import PaddedForwards
 from hotlap.runtime.evidence.padding import PaddingWatch
 from hotlap.runtime.hooks import Hooks
 from hotlap.runtime.interception import Interception
@@ -41,9 +41,9 @@ def mask_of(*lengths: int, longest: int = 8) -> Tensor:
     return (torch.arange(longest)[None] < torch.tensor(lengths)[:, None]).long()
 
 
-def found(watching: PaddingWatch) -> Padding:
+def found(watching: PaddingWatch) -> PaddedForwards:
     padding = watching.result()["padding"]
-    assert isinstance(padding, Padding)
+    assert isinstance(padding, PaddedForwards)
     return padding
 
 
@@ -56,7 +56,7 @@ def test_positions_in_use_are_counted(watched: tuple[PaddingWatch, Words], dtype
     watching.resume()
     model(WORDS, attention_mask=mask_of(3, 8).to(dtype))
     model(WORDS, attention_mask=mask_of(1, 4).to(dtype))
-    assert found(watching) == Padding(forwards=2, positions=32, used=16)
+    assert found(watching) == PaddedForwards(forwards=2, positions=32, used=16)
 
 
 def test_only_observed_training_forwards_count(watched: tuple[PaddingWatch, Words]) -> None:
@@ -71,4 +71,4 @@ def test_only_observed_training_forwards_count(watched: tuple[PaddingWatch, Word
     model(WORDS, attention_mask=torch.ones(2, 1, 8, 8, dtype=torch.bool))
     watching.pause()
     model(WORDS, attention_mask=mask_of(3, 8))
-    assert found(watching) == Padding()
+    assert found(watching) == PaddedForwards()

@@ -32,7 +32,7 @@ from hotlap.diagnose.operators import WORTH_A_LOOK
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import at_most, computing_share
 from hotlap.diagnose.wording import count, levers_for, percent
-from hotlap.evidence import Padding, RunEvidence
+from hotlap.evidence import PaddedForwards, RunEvidence
 from hotlap.records import Finding, PhaseAccount
 
 title = "A large part of each batch is padding"
@@ -84,7 +84,7 @@ def _profile(used: int, positions: int = 10_000, forwards: int = 40, computing: 
         evidence=RunEvidence(
             observed_steps=40,
             observed_seconds=4.0,
-            padding=Padding(forwards=forwards, positions=positions, used=used),
+            padding=PaddedForwards(forwards=forwards, positions=positions, used=used),
         ),
     )
 

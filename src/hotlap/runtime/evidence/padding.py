@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hotlap.evidence import Padding
+from hotlap.evidence import PaddedForwards
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.unit_clock import UnitClock
 
@@ -35,7 +35,7 @@ class PaddingWatch:
     def result(self) -> dict[str, object]:
         """The positions of the observed steps."""
         used = sum(int(it.item()) for it in self._used.values())
-        return {"padding": Padding(forwards=self._forwards, positions=self._positions, used=used)}
+        return {"padding": PaddedForwards(forwards=self._forwards, positions=self._positions, used=used)}
 
     def _forward_begins(
         self, root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
