@@ -101,9 +101,11 @@ def install(hooks: Hooks, setting: Setting) -> None:
     def set_policy(interface: str, arguments: dict[str, Any]) -> None:
         from torch.distributed import fsdp
 
-        name, kind = ("mixed_precision", fsdp.MixedPrecision)
-        if interface == "fsdp2":
-            name, kind = ("mp_policy", fsdp.MixedPrecisionPolicy)
+        kinds: dict[str, tuple[str, Any]] = {
+            "fsdp1": ("mixed_precision", fsdp.MixedPrecision),
+            "fsdp2": ("mp_policy", fsdp.MixedPrecisionPolicy),
+        }
+        name, kind = kinds[interface]
         if getattr(arguments.get(name), "param_dtype", None) is not None:
             hooks.note("Part of the model keeps the precision that the script sets for it.")
             return
