@@ -177,9 +177,9 @@ def test_what_makes_up_for_a_slower_lever_earns_its_place() -> None:
 def test_levers_that_are_not_meant_to_save_memory_are_passed_over() -> None:
     levers = named(lever("fast", improves=(SECONDS_PER_SAMPLE,)), lever("checkpoint"))
     found = verdicts(search(for_memory(), levers=levers))
-    assert found["fast"] == Skipped(reason="It does not improve the peak memory.")
+    assert found["fast"] == Skipped(reason="It is not tried for the peak memory.")
     smaller = named(lever("checkpoint", improves=(PEAK_BYTES,)), lever("fast"))
-    reason = "It does not improve the time per sample. `--goal memory` tries it."
+    reason = "It is not tried for the time per sample. `--goal memory` tries it."
     assert verdicts(search(Objective(), levers=smaller))["checkpoint"] == Skipped(reason=reason)
 
 

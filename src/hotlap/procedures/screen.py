@@ -323,7 +323,7 @@ def _reason_to_skip(lever: Lever, situation: Situation, options: Options) -> Ski
         return Skipped(reason=f"It changes what is learned, so it is only tried with --allow {lever.name}.")
     if not _may_improve(lever, options.objective.metric):
         what = metric_words(options.objective.metric)
-        return Skipped(reason=f"It does not improve the {what}.{_other_goal(lever, options)}")
+        return Skipped(reason=f"It is not tried for the {what}.{_other_goal(lever, options)}")
     bound = bound_of(lever, situation) if options.goal.is_of_speed else None
     if bound is not None and bound < 1 + options.delta:
         text = (
