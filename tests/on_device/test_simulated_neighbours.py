@@ -83,38 +83,47 @@ BUSY = """
 import os, sys, time
 import torch
 
+theirs, mine = map(int, sys.argv[1:])  # pipes: both launch in turn, however the processor is shared
 numbers = torch.zeros(1000, device="cuda")
-open(sys.argv[1], "x").close()
-while not os.path.exists(sys.argv[2]):
-    pass
+torch.cuda.synchronize()
+os.write(mine, b"x"), os.read(theirs, 1)
 began = time.perf_counter()
-for _ in range(30_000):
+for _ in range(300):
     numbers.add_(1)
+    os.write(mine, b"x"), os.read(theirs, 1)
 torch.cuda.synchronize()
 print(time.perf_counter() - began)
 """
 CONTENTION = "[device.rates]\ncontention = 10\nshortest_kernel_nanoseconds = 100_000\n"
 
 
-def test_work_takes_longer_while_another_process_works(
-    device: Callable[..., SimulatedDevice], run: Callable[..., str], tmp_path: Path
-) -> None:
+def test_work_takes_longer_while_another_process_works(device: Callable[..., SimulatedDevice], tmp_path: Path) -> None:
     made = device("t4", scenario=CONTENTION)
-    alone = float(run(made, BUSY, str(tmp_path / "own"), str(tmp_path / "own")))
     (tmp_path / "busy.py").write_text(BUSY, encoding="utf-8")
-    both = [
-        subprocess.Popen(
-            [sys.executable, "busy.py", *names],
-            env={**os.environ, **made.variables},
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for names in (("a", "b"), ("b", "a"))
-    ]
-    seconds = [float(it.communicate(timeout=120)[0]) for it in both]
-    assert alone == pytest.approx(3.0, rel=0.1)
-    assert max(seconds) > 1.05 * alone
+
+    def seconds(*pipes: tuple[int, int]) -> list[float]:
+        started = [
+            subprocess.Popen(
+                [sys.executable, "busy.py", *map(str, it)],
+                env={**os.environ, **made.variables},
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                text=True,
+                pass_fds=it,
+            )
+            for it in pipes
+        ]
+        return [float(it.communicate(timeout=300)[0]) for it in started]
+
+    (one, to_one), (other, to_other) = os.pipe(), os.pipe()
+    try:
+        (alone,) = seconds((one, to_one))
+        both = seconds((one, to_other), (other, to_one))
+    finally:
+        for it in (one, to_one, other, to_other):
+            os.close(it)
+    assert alone == pytest.approx(0.03, rel=0.2)
+    assert max(both) > 5 * alone
 
 
 def test_arms_that_take_turns_never_meet(device: Callable[..., SimulatedDevice], tmp_path: Path) -> None:

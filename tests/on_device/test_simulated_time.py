@@ -19,7 +19,7 @@ model = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.LayerNorm(1024), nn.Li
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 inputs, labels = torch.randn(512, 256), torch.randint(10, (512,))
 seconds, losses = [], []
-for _ in range(5):
+for _ in range(8):
     began = time.perf_counter_ns()
     with torch.autocast("cuda", dtype=torch.bfloat16):
         loss = nn.functional.cross_entropy(model(inputs.cuda()), labels.cuda())
@@ -35,7 +35,7 @@ print(json.dumps({"nanoseconds": seconds, "losses": losses}))
 def test_steps_take_the_same_time_whenever_they_run(device: Any, run: Any) -> None:
     first, second = (json.loads(run(device(), STEPS)) for _ in range(2))
     assert first == second
-    assert len(set(first["nanoseconds"][2:])) == 1, "the first ones allocate memory"
+    assert len(set(first["nanoseconds"][4:])) == 1, "the first ones allocate memory"
     assert first["losses"][0] > first["losses"][-1]
 
 
