@@ -29,9 +29,14 @@ def trajectory(
     broken = _broken(baseline, candidate, paired)
     if broken is not None:
         return broken
-    bands = [difference(baseline, it) for it in (again, nudged, reseeded) if it is not None]
-    limit = max(FLOOR, *(BAND * band for band in bands if band is not None), 0.0)
-    return _unless_hidden(_within(paired, limit), limit)
+    own, rounding = _largest(baseline, again, reseeded), _largest(baseline, nudged)
+    limit = max(FLOOR, BAND * own, BAND * rounding)
+    return _unless_hidden(_within(paired, limit), limit, rounding if rounding > own else 0.0)
+
+
+def _largest(baseline: Run, *others: Run | None) -> float:
+    """The largest difference between the baseline and these runs; 0 if none can be compared."""
+    return max((difference(baseline, it) or 0.0 for it in others if it is not None), default=0.0)
 
 
 def exact_trajectory(baseline: Run, candidate: Run, *, again: Run, noisy: bool = False) -> GateResult:
@@ -51,11 +56,19 @@ def exact_trajectory(baseline: Run, candidate: Run, *, again: Run, noisy: bool =
     return _unless_hidden(_within(paired, limit), limit)
 
 
-def _unless_hidden(result: GateResult, limit: float) -> GateResult:
-    """The result, or an open one if the limit is so wide that a fault would pass."""
+def _unless_hidden(result: GateResult, limit: float, rounding: float = 0.0) -> GateResult:
+    """The result, or an open one if the limit is so wide that a fault would pass.
+
+    ``rounding`` is by how much a change of rounding alone moves the losses, if that is why.
+    """
     if not result.passed or limit <= WIDEST_LIMIT:
         return result
     text = f"The script's run-to-run noise ({percent(limit)}) is too large to detect a fault."
+    if rounding:
+        text = (
+            f"Rounding alone changes the losses too much to detect a fault: by {percent(rounding)}, where the initial "
+            "weights differ by one unit in the last place."
+        )
     return GateResult(gate="G3", passed=None, found=result.found, limit=limit, text=text)
 
 
