@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hotlap.records import Finding, Measurement, Study
 from hotlap.render import text
+from hotlap.render.calls import are_calls
 
 _OF_FINDINGS: tuple[Measurement, ...] = ("account", "profile", "loader-alone", "model-alone", "matmul")
 
@@ -76,6 +77,5 @@ def next_to_headline(study: Study) -> str:
     if not names:
         return ""
     busy = while_busy(study, *names)
-    return text.sentence(
-        f"The time account and the ceilings were measured {busy}; ratios come from arms that took turns"
-    )
+    what = "time of a call and the machine's rates" if are_calls(study) else "time account and the ceilings"
+    return text.sentence(f"The {what} were measured {busy}; ratios come from arms that took turns")
