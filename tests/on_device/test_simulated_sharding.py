@@ -22,7 +22,7 @@ SCRIPT = """
 import json, os, sys
 import torch
 from torch import distributed, nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed import fsdp
 from torch.nn.parallel import DistributedDataParallel
 
 from hotlap.levers.api import find
@@ -66,8 +66,8 @@ def train(lever, values, shards):
     net = Net().cuda()
     if shards:
         for block in net.blocks:
-            fully_shard(block)
-        fully_shard(net)
+            fsdp.fully_shard(block)
+        fsdp.fully_shard(net)
         model = net
     else:
         model = DistributedDataParallel(net)
@@ -110,6 +110,8 @@ JOBS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "own": ("", {}, True),
     "own kept": ("reshard-after-forward", {"reshard": False}, True),
     "own ahead": ("sharded-prefetch", {"ahead": "forward"}, True),
+    "own whole": ("replicated-weights", {}, True),
+    "own half": ("sharded-precision", {"param_dtype": "bfloat16"}, True),
 }
 
 
@@ -126,11 +128,14 @@ def test_training_is_the_same_with_less_held_on_each_device(ranks: list[dict[str
         plain = found["plain"]
         assert not any(found[it]["notes"] for it in JOBS)
         assert found["zero"]["losses"] == plain["losses"], "to the last bit"
-        for name in ("sharded", "kept", "own"):
+        for name in ("sharded", "kept", "own", "own whole"):
             assert found[name]["losses"] == pytest.approx(plain["losses"], rel=1e-4)
         assert found["own kept"]["losses"] == found["own ahead"]["losses"] == found["own"]["losses"]
         assert found["own kept"]["weights"] == found["own"]["weights"]
-        for name in ("zero", "sharded", "kept"):
+        assert found["own half"]["losses"] != found["own"]["losses"]
+        assert found["own half"]["losses"][0] == pytest.approx(plain["losses"][0], rel=0.02)
+        assert found["own whole"]["held"] == plain["held"]
+        for name in ("zero", "sharded", "kept", "own", "own half"):
             assert found[name]["held"] < 0.6 * plain["held"]
     for name in ("zero", "sharded", "kept"):
         assert sum(it[name]["held"] for it in ranks) == ranks[0]["plain"]["held"]
