@@ -136,15 +136,17 @@ def text_of(rows: list[Row]) -> str:
     cells = [
         (
             str(it.nodes), f"{it.wall_seconds:.0f} s", f"{alone / it.wall_seconds:.2f}x",
-            f"{100 * alone / it.wall_seconds / it.nodes:.0f} %", f"{it.replicate_seconds:.0f} s",
+            f"{it.replicate_seconds:.0f} s", f"{REPLICATES * it.replicate_seconds / it.wall_seconds:.2f}",
             ", ".join(map(str, it.by_node)), f"{it.load:.1f}",
         )
         for it in rows
     ]  # fmt: skip
-    header = ("nodes", "wall", "against one", "of linear", "a replicate", "replicates by node", "load of the machine")
+    header = ("nodes", "wall", "against one", "a replicate", "at a time", "by node", "load of the machine")
     return (
         f"{REPLICATES} replicates of {ARMS} arms with {ROUNDS} rounds of {BLOCK_SECONDS:g} s, whose steps sleep for "
-        f"{1000 * STEP_SECONDS:.0f} ms.\nAll nodes share this machine's cores, which only the starts of trials need.\n"
+        f"{1000 * STEP_SECONDS:.0f} ms.\nAll nodes share this machine's cores, which only the starts of trials need: a "
+        "replicate takes longer\nwhere more of them start at a time, or where other programs compute. *At a time* is "
+        "how many replicates\nran on average: as many as there are nodes, if none waits for another.\n"
         f"\n{table(header, cells)}"
     )
 

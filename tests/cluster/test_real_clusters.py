@@ -104,6 +104,7 @@ def test_replicates_run_on_both_nodes_and_a_lost_one_is_repeated(
     wait_until_none(workload)
 
 
+@pytest.mark.timeout(3600)  # a whole search, on nodes that share this machine's cores
 def test_a_study_on_a_cluster_goes_on_after_its_driver_was_killed(
     two_nodes: Any, workload: Workload, tmp_path: Path
 ) -> None:
@@ -119,7 +120,7 @@ def test_a_study_on_a_cluster_goes_on_after_its_driver_was_killed(
     answered = len(journal.read_bytes().splitlines())
 
     resumed = [sys.executable, "-m", "hotlap", "tune", "--quiet", "--resume", str(study)]
-    ended = subprocess.run(resumed, cwd=workload.directory, timeout=900, check=False, capture_output=True, text=True)
+    ended = subprocess.run(resumed, cwd=workload.directory, timeout=2400, check=False, capture_output=True, text=True)
     assert ended.returncode in (0, 4), ended.stderr
     found = load_study(study)
     assert found.status == "finished", found.status_text

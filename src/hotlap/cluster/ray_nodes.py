@@ -6,6 +6,7 @@ leaves nothing behind. Method: Ray's documentation of actors, scheduling strateg
 
 from __future__ import annotations
 
+import copy
 import os
 import socket
 import sys
@@ -187,7 +188,10 @@ def _connected(cluster: TrialCluster, environment: dict[str, Any]) -> Any:
     if not ray.is_initialized():
         try:
             ray.init(
-                address=cluster.address or "auto", log_to_driver=False, logging_level="ERROR", runtime_env=environment
+                address=cluster.address or "auto",
+                log_to_driver=False,
+                logging_level="ERROR",
+                runtime_env=copy.deepcopy(environment),  # Ray puts into it what this cluster alone has
             )
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ClusterError(
