@@ -58,7 +58,7 @@ class Result(msgspec.Struct):
 def shared(job: Job) -> nn.Module:
     net = nn.Sequential(*(nn.Sequential(nn.Linear(9, 9), nn.Tanh()) for _ in range(3)), nn.Linear(9, 1))
     if job.interface == "fsdp2":
-        mesh = {"mesh": init_device_mesh("cpu", (dist.get_world_size(),))} if job.by_mesh else {}
+        mesh: dict[str, Any] = {"mesh": init_device_mesh("cpu", (dist.get_world_size(),))} if job.by_mesh else {}
         for block in list(net)[:3]:
             torch.distributed.fsdp.fully_shard(block, reshard_after_forward=job.reshards, **mesh)
         torch.distributed.fsdp.fully_shard(net, **mesh)
@@ -107,7 +107,7 @@ def train(job: Job, rank: int) -> Result:
 def _checkpoint(model: nn.Module, optimizer: Any, *, load: str = "", save: str = "") -> None:
     """As torch's documentation of distributed checkpoints does it."""
     weights, state = get_state_dict(model, optimizer)
-    kept = {"model": weights, "optimizer": state}
+    kept: dict[str, Any] = {"model": weights, "optimizer": state}
     if save:
         dcp.save(kept, checkpoint_id=save)
         return

@@ -154,7 +154,7 @@ def test_only_the_stage_changes_and_nothing_of_the_scripts(
 
 def test_a_model_whose_weights_are_divided_from_the_start_keeps_its_stage(deepspeed: ModuleType, hooks: Hooks) -> None:
     model = torch.nn.Linear(2, 1)
-    model.weight.ds_id = 0  # type: ignore[assignment]
+    model.weight.ds_id = 0  # type: ignore[attr-defined]
     find("deepspeed-zero").install(hooks, stage(1))
     engine, *_ = deepspeed.initialize(model=model, config=CONFIG)
     assert engine.config == CONFIG
