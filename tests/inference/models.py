@@ -58,6 +58,12 @@ def rows_of_all_lengths() -> list[torch.Tensor]:
     return [torch.randn(length, 16) for length in (2, 5, 8)]
 
 
+def known_rows() -> list[torch.Tensor]:
+    """The same ones whatever was drawn before."""
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(length, 16, generator=generator) for length in (2, 5, 8)]
+
+
 def token_rows() -> list[dict[str, torch.Tensor]]:
     return [{"input_ids": torch.randint(0, 40, (2, 6))} for _ in range(4)]
 

@@ -57,7 +57,7 @@ def test_sizes_that_it_was_not_exported_for_are_the_reason(target: Target, tmp_p
 
 @pytest.mark.slow
 def test_it_returns_what_the_model_returned(target: Target, program: Path) -> None:
-    runs = [launched(target, it, "rows_of_all_lengths") for it in ("models:loaded", "model.pt2")]
+    runs = [launched(target, it, "known_rows") for it in ("models:loaded", "model.pt2")]
     compared = compared_outputs(*(outputs_of(it.outputs_path) for it in runs))
     assert not isinstance(compared, str) and compared[0].worst_relative_error < 1e-6
 

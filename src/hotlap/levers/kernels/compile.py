@@ -230,7 +230,7 @@ def _compile(hooks: Hooks, setting: Setting, module: Any) -> bool:
         return False
     mode = None if values["mode"] == "default" else values["mode"]
     dynamic = True if values.get("dynamic") else None
-    if type(module).forward.__module__.startswith("torch.nn."):
+    if str(type(module).forward.__module__).startswith("torch.nn."):
         module._compiled_call_impl = hooks.torch.compile(_called_from_here(module), mode=mode, dynamic=dynamic)
     else:
         module.compile(mode=mode, dynamic=dynamic)
