@@ -17,7 +17,8 @@ def on_ranks(program: Path, given: bytes, folder: Path, ranks: int = 2, *argumen
 
     All of them must succeed; none outlives the call.
     """
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(it for it in sys.path if it)}
+    path = [*os.environ.get("PYTHONPATH", "").split(os.pathsep), *sys.path]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(it for it in path if it)}
     with contextlib.ExitStack() as stack:  # files: a rank whose pipe is full would keep the others waiting
         files = [[stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)] for _ in range(ranks)]
         for standard_input, _, _ in files:

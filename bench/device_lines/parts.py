@@ -11,6 +11,9 @@ from pathlib import Path
 from bench.device_lines.branches import SOURCES, expressions_of
 from hotlap.records import Ceilings
 
+_INSTALLING = ("install", "environment", "build", "_build")
+"""The functions of a lever that apply it."""
+
 Ran = Mapping[str, Set[int]]
 """Lines by file."""
 
@@ -37,12 +40,11 @@ def parts(sources: Path = SOURCES) -> list[Part]:
 
 
 def _levers(sources: Path) -> Iterator[Part]:
-    """A lever ran where it was installed."""
+    """A lever ran where it was installed, or where an engine built the model."""
     for path in sorted(sources.glob("levers/*/*.py")):
         tree = _tree(path)
         if any(isinstance(it, ast.FunctionDef) and it.name == "obstacle" for it in tree.body):
-            lines = _lines(tree, lambda it: isinstance(it, ast.FunctionDef) and it.name == "install")
-            lines |= _lines(tree, lambda it: isinstance(it, ast.FunctionDef) and it.name == "environment")
+            lines = _lines(tree, lambda it: isinstance(it, ast.FunctionDef) and it.name in _INSTALLING)
             yield Part("lever", path.stem.replace("_", "-"), {_name(path, sources): lines})
 
 

@@ -29,8 +29,10 @@ Trace = Callable[[str], tuple[bool, Ran]]
 
 
 def files_of_tests(root: Path, folders: Sequence[str], mention: str = "") -> list[str]:
-    """The files of tests below these folders, by their path below ``root``; only those with a match of ``mention``."""
-    found = (it for folder in folders for it in sorted((root / folder).rglob("test_*.py")))
+    """The files of tests below these folders, by their path below ``root``; only those with a match of ``mention``. A
+    file may stand for a folder."""
+    named = [root / it for it in folders]
+    found = (it for one in named for it in ([one] if one.is_file() else sorted(one.rglob("test_*.py"))))
     wanted = (it for it in found if re.search(mention, it.read_text(encoding="utf-8")))
     return [it.relative_to(root).as_posix() for it in wanted]
 

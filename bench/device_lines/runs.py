@@ -27,8 +27,8 @@ _NO_TESTS = 5
 
 @dataclass(frozen=True, slots=True)
 class TracedRun:
-    """Files of tests below ``folders``, of those that ``mention`` something, with pytest's ``options``. The tests' own
-    process has the device if ``has_device``; others start theirs with it."""
+    """Files of tests below ``folders``, where a file may stand for a folder, that ``mention`` something, with pytest's
+    ``options``. The tests' own process has the device if ``has_device``; others start theirs with it."""
 
     where: str
     folders: tuple[str, ...]
@@ -42,6 +42,11 @@ RUNS = {
     "own": TracedRun(SIMULATED, ("tests/on_device",), ("-m", "slow or not slow")),
     "rooms": TracedRun(CPU, tuple(f"tests/{it}" for it in ("levers", "diagnose", "runtime", "machine"))),
     "inference": TracedRun(CPU, ("tests/inference",)),
+    "installed": TracedRun(
+        CPU,
+        ("tests/trial/test_learning_instruments.py", "tests/inference/test_saved_models.py"),
+        ("-m", "slow or not slow"),
+    ),
     "trials": TracedRun(
         CPU,
         tuple(f"tests/{it}" for it in ("trial", "procedures", "measure", "watch", "cli", "check")),
