@@ -11,7 +11,7 @@ For each example:
 3. **Comparison**: the fastest size of the sweep other than the knee takes turns with the knee in five further
    replicates of fresh launches. These alone say by how much the knee is slower, with an interval of Student over
    replicates: the fastest of several noisy sizes looks faster than it is, so what chose it does not count. Where they
-   leave it open, both sizes take turns within a launch, in five fresh ones. The interval is 95 % for both looks.
+   leave it open, five join them in which both sizes take turns. The interval is 95 % for both looks.
 
 The LSTM runs with the variables of the lever ``keep-freed-memory``, in all three. Without them its launches differ by a
 tenth, as its memory happens to lie: the system provides it again in every step, more or less of it.
@@ -172,12 +172,12 @@ def rounds_of(progress: Progress, sizes: Sequence[int]) -> int:
 def slower_of(progress: Progress) -> Estimate | None:
     """The seconds per sample of the knee as a ratio to the rival's: above 1 the knee is slower. None if unfinished.
 
-    It is from launches of either size, unless these leave the result open and both have taken turns within launches.
+    Launches in which both have taken turns count where those of either size leave the result open.
     """
     if len(progress.compared) < CONFIRMING_REPLICATES:
         return None
-    found = progress.shared if len(progress.shared) == SHARED_LAUNCHES else progress.compared
-    return geometric(found, "x", CONFIDENCE)
+    shared = progress.shared if len(progress.shared) == SHARED_LAUNCHES else ()
+    return geometric((*progress.compared, *shared), "x", CONFIDENCE)
 
 
 def is_open(progress: Progress) -> bool:
@@ -447,8 +447,8 @@ def text_of(found: Sequence[Progress]) -> str:
     lines += [
         f"Throughput is a ratio to that of the script's own size, from up to {SWEEP_REPLICATES} replicates. *Knee "
         f"slower by* compares the knee with the fastest other size of the sweep in {CONFIRMING_REPLICATES} further "
-        f"replicates of fresh launches; where these leave it open, over {SHARED_LAUNCHES} launches in which both sizes "
-        f"take turns (`within`), each the median of {SHARED_ROUNDS} rounds. The interval is that of "
+        f"replicates of fresh launches; where these leave it open, {SHARED_LAUNCHES} launches in which both sizes take "
+        f"turns join them (`and within`), each the median of {SHARED_ROUNDS} rounds. The interval is that of "
         f"{100 * CONFIDENCE:g} %, so that both looks have 95 %; below 0 the knee is faster. It is "
         f"*kept* where the whole interval is within the {100 * PROMISED:.0f} % that the search promises, *broken* "
         f"where it is beyond, and else *open*. Launches are processes of the script. The search had a budget of "
@@ -478,8 +478,9 @@ def cells(progress: Progress) -> tuple[str, ...]:
     if row.trouble:
         return row.script, str(row.own or ""), str(row.knee or ""), "", row.trouble, "", "", "", "", ""
     swept = ", ".join(f"{it.size}: {it.rate:.2f}" for it in row.swept)
+    slower = f"{_slower(row)}, and within" if row.within_launches else _slower(row)
     return (
-        *(row.script, str(row.own), str(row.knee), row.bound_by, swept, str(row.rival or ""), _slower(row)),
+        *(row.script, str(row.own), str(row.knee), row.bound_by, swept, str(row.rival or ""), slower),
         *(row.verdict, str(row.search_launches), str(row.sweep_launches)),
     )
 
@@ -493,7 +494,7 @@ def _slower(row: Row) -> str:
     if row.slower is None:
         return ""
     value, low, high = (100 * (1 - 1 / it) for it in (row.slower.value, row.slower.low, row.slower.high))
-    return f"{value:.1f} % ({low:.1f} to {high:.1f}){', within' if row.within_launches else ''}"
+    return f"{value:.1f} % ({low:.1f} to {high:.1f})"
 
 
 if __name__ == "__main__":
