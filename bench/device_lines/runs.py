@@ -44,8 +44,8 @@ RUNS = {
     "inference": TracedRun(CPU, ("tests/inference",)),
     "installed": TracedRun(
         CPU,
-        ("tests/trial/test_learning_instruments.py", "tests/inference/test_saved_models.py"),
-        ("-m", "slow or not slow"),
+        ("tests/trial/test_learning_instruments.py", "tests/inference/test_traps.py"),
+        ("-m", "slow or not slow", "-k", "larger_batch or is_lost"),
     ),
     "trials": TracedRun(
         CPU,
