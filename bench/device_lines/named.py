@@ -44,7 +44,8 @@ DEVICE_CODE: dict[str, tuple[str, ...]] = {
     "machine/facts.py": ("_confirmed_device",),
     "machine/torch_devices.py": EVERYTHING,
     # Trials: room on the device, its clock and energy, arms that leave it or wait for it.
-    "experiment/trials.py": ("Trials._learn_room", "_fitting_on_device", "_smallest"),
+    "experiment/room.py": EVERYTHING,
+    "experiment/trials.py": ("Trials._learn_room",),
     "trial/endings.py": ("may_lack_room",),
     "trial/energy.py": EVERYTHING,
     "trial/freezing.py": ("DeviceFreezer",),

@@ -44,8 +44,12 @@ RUNS = {
     "inference": TracedRun(CPU, ("tests/inference",)),
     "installed": TracedRun(
         CPU,
-        ("tests/trial/test_learning_instruments.py", "tests/inference/test_traps.py"),
-        ("-m", "slow or not slow", "-k", "larger_batch or is_lost"),
+        (
+            "tests/trial/test_learning_instruments.py",
+            "tests/inference/test_traps.py",
+            "tests/inference/test_gpu_engines.py",
+        ),
+        ("-m", "slow or not slow", "-k", "larger_batch or is_lost or stand_in"),
     ),
     "trials": TracedRun(
         CPU,
