@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from hotlap.records import PhaseAccount, SampleSource
@@ -10,7 +11,11 @@ from hotlap.render.account import account_remarks, rate_of
 
 def account(source: SampleSource, *, samples: float = 64, trainers: int = 1) -> PhaseAccount:
     return PhaseAccount(
-        wall=0.5, phases=(("forward", 0.5),), samples_per_step=samples, samples_from=source, trainers=trainers
+        wall=0.5,
+        phases=(("forward", 0.2), ("backward", 0.3)),
+        samples_per_step=samples,
+        samples_from=source,
+        trainers=trainers,
     )
 
 
@@ -47,3 +52,5 @@ def test_guessed_samples_give_no_rate_and_all_trainers_count() -> None:
     assert rate_of(account("")) == ("samples per second", 128.0)
     assert rate_of(account("inputs")) == ("steps per second", 2.0)
     assert rate_of(account("none", samples=1)) == ("steps per second", 2.0)
+    calls = msgspec.structs.replace(account("inputs"), phases=(("forward", 0.5),))
+    assert rate_of(calls) == ("calls per second", 2.0)

@@ -349,7 +349,13 @@ def test_levers_without_a_form_in_source_say_so(tmp_path: Path, lever: str) -> N
 def test_every_lever_says_what_it_needs(tmp_path: Path) -> None:
     values = {"num_workers": 2, "mode": "default", "threads": 1, "implementation": "fused", "precision": "high"}
     values |= {"dtype": "bfloat16", "share": "all", "micro_batches": 2, "every_steps": 50, "own": 8, "size": 16}
-    values |= {"library": "jemalloc", "kernel": "math"}
+    values |= {
+        "library": "jemalloc",
+        "kernel": "math",
+        "stage": 2,
+        "strategy": "SHARD_GRAD_OP",
+        "param_dtype": "bfloat16",
+    }
     values |= {"bucket_cap_mb": 50, "reshard_after_forward": True, "reshard": True, "ahead": "forward"}
     values |= {"workers": "anywhere", "merged": 2, "recipe": "rowwise", "compile": False, "loss": "own"}
     for lever in all_levers().values():
