@@ -12,8 +12,10 @@ from inference.test_infer import ENGINES, WORKLOAD, search
 
 from hotlap.experiment.options import Options
 from hotlap.records import Study
-from hotlap.render.calls import of_calls
+from hotlap.render.blocks import Table
+from hotlap.render.calls import chart_of_calls, of_calls
 from hotlap.render.html.page import page
+from hotlap.render.html.parts import Chart
 from hotlap.render.material import Material
 
 
@@ -46,3 +48,24 @@ def test_a_script_keeps_its_name() -> None:
     assert of_calls(of_script, said).endswith("37 calls of the unmodified script.")
     assert of_calls(of_model, said).endswith("37 calls of the unmodified model.")
     assert of_calls(msgspec.structs.replace(of_script, kind="search"), said) == said
+
+
+def test_names_of_the_user_stay() -> None:
+    """A metric may be called `accuracy of the step`."""
+    study = Study(kind="inference", workload=WORKLOAD)
+    named = {
+        "title": "timed step",
+        "data": {"values": [{"arm": "unmodified script", "metric": "accuracy of the step"}]},
+    }
+    chart = Chart(
+        name="one",
+        title="Step by step",
+        description="",
+        drawn=named,
+        table=Table(headings=("step",), rows=(("accuracy of the step",),)),
+    )
+    found = chart_of_calls(study, chart)
+    assert found.title == "Call by call" and found.table.headings == ("call",)
+    assert found.table.rows == (("accuracy of the step",),)
+    values = [{"arm": "unmodified model", "metric": "accuracy of the step"}]
+    assert found.drawn == {"title": "timed call", "data": {"values": values}}

@@ -15,6 +15,7 @@ _STEPS = (
     (re.compile(r"(?<![\w.])Step(s?)\b"), r"Call\1"),
     (re.compile(r"(?<![\w.])step(s?)\b"), r"call\1"),
 )
+_ARMS = ("unmodified script", "unmodified script again")
 _SCRIPT = ((re.compile(r"\bunmodified script\b"), "unmodified model"), (re.compile(r"\bthe script\b"), "the model"))
 
 
@@ -33,18 +34,14 @@ def of_calls(study: Study, said: str) -> str:
 
 
 def chart_of_calls(study: Study, chart: Chart) -> Chart:
-    """The same of all words in a chart."""
+    """The same of the words around a chart and at its axes; its figures may have names of the user's."""
     if not are_calls(study):
         return chart
 
     def words(said: str) -> str:
         return of_calls(study, said)
 
-    table = replace(
-        chart.table,
-        headings=tuple(map(words, chart.table.headings)),
-        rows=tuple(tuple(map(words, row)) for row in chart.table.rows),
-    )
+    table = replace(chart.table, headings=tuple(map(words, chart.table.headings)))
     return replace(
         chart,
         title=words(chart.title),
@@ -56,10 +53,10 @@ def chart_of_calls(study: Study, chart: Chart) -> Chart:
     )
 
 
-def _drawn(study: Study, part: Any) -> Any:
-    """A specification whose texts are changed; a single word may be the name of a field."""
+def _drawn(study: Study, part: Any, key: str = "") -> Any:
+    """A specification whose titles are changed, and the names of the arms wherever they stand."""
     if isinstance(part, dict):
-        return {key: _drawn(study, value) for key, value in part.items()}
+        return {name: _drawn(study, value, name) for name, value in part.items()}
     if isinstance(part, (list, tuple)):
-        return [_drawn(study, it) for it in part]
-    return of_calls(study, part) if isinstance(part, str) and " " in part else part
+        return [_drawn(study, it, key) for it in part]
+    return of_calls(study, part) if isinstance(part, str) and (key == "title" or part in _ARMS) else part
