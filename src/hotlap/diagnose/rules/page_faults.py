@@ -53,7 +53,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         share=share,
         title=f"The system provides memory again in every step: {percent(share.value)} of the step.",
         evidence=(
-            f"{count(faults, 'page fault')} per step, for {size(profile.fresh_bytes_per_step)} that were freed before",
+            f"{count(faults, 'page fault')} per step, for {size(profile.fresh_bytes_per_step)} of memory",
             f"a megabyte of fresh memory costs {duration(1e6 * seconds_per_byte)} on this machine",
         ),
         remedy="Let the process keep the memory that tensors free: variables of the C library, another allocator, or "

@@ -110,7 +110,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
         if not isinstance(zero, dict):
             zero = config["zero_optimization"] = {}
         if zero.get("stage", 0) > _WHOLE_WEIGHTS >= stage and _is_divided(arguments.get("model")):
-            hooks.note("The stage of ZeRO stays as it is: the script makes its model under deepspeed.zero.Init.")
+            hooks.note("The stage of ZeRO was not changed, since the script makes its model under deepspeed.zero.Init.")
             return
         zero["stage"] = stage
         arguments[name] = config

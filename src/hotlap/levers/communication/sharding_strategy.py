@@ -52,9 +52,10 @@ title = "Divide less between processes with FSDP1, or more"
 proof: Proof = "exact"
 improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses = ("exposed-communication", "close-to-limit", "allocator-retries")
-parameters = {"strategy": Parameter(str, choices=("SHARD_GRAD_OP", "NO_SHARD", "FULL_SHARD"))}
 
 _KNOWN = ("SHARD_GRAD_OP", "NO_SHARD", "FULL_SHARD")
+
+parameters = {"strategy": Parameter(str, choices=_KNOWN)}
 
 
 def obstacle(situation: Situation) -> Skipped | None:
