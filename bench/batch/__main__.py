@@ -40,20 +40,31 @@ from unittest import mock
 
 import msgspec
 
+from bench.batch.report import cells, summary, text_of
+from bench.batch.results import (
+    CONFIRMING_REPLICATES,
+    MOST_STEP_SECONDS,
+    SEARCH_SECONDS,
+    SHARED_ROUNDS,
+    SWEEP_REPLICATES,
+    SWEEP_SECONDS,
+    Progress,
+    is_open,
+    rates_of,
+    rival_of,
+)
 from bench.batch.taking_turns import TakingTurns, seconds_per_sample
 from bench.pieces import store, stored
-from bench.report import command_line, table, write
+from bench.report import command_line, write
 from hotlap.api import local_executor
 from hotlap.experiment.options import BatchChoices, Options
 from hotlap.levers.host import keep_freed_memory
 from hotlap.measure.disturbance import disturbances
-from hotlap.measure.levels import geometric
 from hotlap.procedures.batch.changing import Changer, changer_of
 from hotlap.procedures.batch.search import search_batch
 from hotlap.records import (
     Assignment,
     BatchSearch,
-    Estimate,
     Isolation,
     Replicate,
     ScriptFacts,
@@ -85,80 +96,20 @@ EXAMPLES: Mapping[str, Example] = {
 }
 """Up to four times the own batch size: on two cores a step of more samples takes seconds."""
 
-SEARCH_SECONDS = 300.0
 MOST_SIZES = 5
-MOST_STEP_SECONDS = 1.0
-SWEEP_REPLICATES = 2
-SWEEP_SECONDS = 30.0
-"""A sweep has another replicate if those before took less than this."""
 
-CONFIRMING_REPLICATES = 5
 COMPARED_SECONDS = 30.0
 """What a replicate of the comparison is to time. Samples vary in length, so that few steps say little."""
 
-SHARED_LAUNCHES = 5
-"""Launches in which both sizes take turns, where the replicates leave the result open."""
-
-SHARED_ROUNDS = 24
 SHARED_BLOCK_STEPS = 12
 """Steps of a block of the larger size; the smaller one takes as many samples."""
 
 MOST_ROUNDS = 200
-CONFIDENCE = 0.975
-"""Of the interval at each of the two looks at the result, so that it is 95 % for both together."""
-
-PROMISED = 0.03
 ROUNDS = 6
 BLOCK_STEPS = 2
 WARM_UP_SECONDS = 15.0
 MOST_SECONDS = 120.0
 """The longest that one replicate may take, start-up and warm-up included."""
-
-
-class Progress(msgspec.Struct, kw_only=True):
-    """What was measured of one script so far.
-
-    ``search`` is None before the search, and ``trouble`` says why it found no knee. ``swept`` has for each replicate
-    the logarithm of each size's throughput as a ratio to the own size's, and ``compared`` for each replicate that of
-    the knee's seconds per sample as a ratio to the rival's, and ``shared`` the same for each launch in which both took
-    turns. Launches are processes of the script, ``sweep_launches``
-    those of sweep and comparison; ``disturbed`` counts their replicates that other processes disturbed.
-    """
-
-    script: str
-    search: BatchSearch | None = None
-    facts: ScriptFacts = ScriptFacts()
-    trouble: str = ""
-    step_seconds: float = 0.0
-    search_seconds: float = 0.0
-    failed: tuple[int, ...] = ()
-    swept: tuple[dict[int, float], ...] = ()
-    swept_seconds: float = 0.0
-    compared: tuple[float, ...] = ()
-    shared: tuple[float, ...] = ()
-    sweep_launches: int = 0
-    disturbed: int = 0
-
-
-class Swept(msgspec.Struct, kw_only=True, frozen=True):
-    """A size of the sweep, with its throughput as a ratio to that of the script's own size."""
-
-    size: int
-    rate: float
-
-
-def rates_of(progress: Progress) -> tuple[Swept, ...]:
-    """The sizes that ran in every replicate of the sweep, in ascending order."""
-    sizes = set.intersection(*(set(it) for it in progress.swept)) if progress.swept else set()
-    mean = {size: fmean(it[size] for it in progress.swept) for size in sizes}
-    return tuple(Swept(size=it, rate=math.exp(mean[it])) for it in sorted(sizes))
-
-
-def rival_of(progress: Progress) -> int:
-    """The fastest size of the sweep other than the knee; 0 if there is none."""
-    knee = progress.search.knee if progress.search is not None else 0
-    others = [it for it in rates_of(progress) if it.size != knee]
-    return max(others, key=lambda it: it.rate).size if others else 0
 
 
 def rounds_of(progress: Progress, sizes: Sequence[int]) -> int:
@@ -167,22 +118,6 @@ def rounds_of(progress: Progress, sizes: Sequence[int]) -> int:
     rates = {it.size: it.rate for it in rates_of(progress)}
     seconds = sum(progress.step_seconds * size / own / rates.get(size, 1.0) for size in sizes)
     return max(ROUNDS, min(MOST_ROUNDS, round(COMPARED_SECONDS / (BLOCK_STEPS * seconds)))) if seconds > 0 else ROUNDS
-
-
-def slower_of(progress: Progress) -> Estimate | None:
-    """The seconds per sample of the knee as a ratio to the rival's: above 1 the knee is slower. None if unfinished.
-
-    Launches in which both have taken turns count where those of either size leave the result open.
-    """
-    if len(progress.compared) < CONFIRMING_REPLICATES:
-        return None
-    shared = progress.shared if len(progress.shared) == SHARED_LAUNCHES else ()
-    return geometric((*progress.compared, *shared), "x", CONFIDENCE)
-
-
-def is_open(progress: Progress) -> bool:
-    """Whether launches of either size have left the result open, and both sizes have not taken turns enough."""
-    return verdict_of(slower_of(progress)) == "open" and len(progress.shared) < SHARED_LAUNCHES
 
 
 def main(words: list[str]) -> None:
@@ -204,7 +139,7 @@ def main(words: list[str]) -> None:
         choices.out,
         title="The batch size: search against sweep",
         command=command_line("bench.batch"),
-        text=text_of(found),
+        text=text_of(found, [it.script for it in found if EXAMPLES[it.script].variables]),
         data=msgspec.to_builtins([summary(it) for it in found], str_keys=True),
     )
 
@@ -372,129 +307,6 @@ class _Turns:
 
 def _complete(turns: Replicate) -> bool:
     return bool(turns.rounds) and all(turns.rounds)
-
-
-# -- what is written -------------------------------------------------------------------------------
-
-
-class Row(msgspec.Struct, kw_only=True, frozen=True):
-    """A script's results, as they are written."""
-
-    script: str
-    own: int = 0
-    knee: int = 0
-    bound_by: str = ""
-    swept: tuple[Swept, ...] = ()
-    failed: tuple[int, ...] = ()
-    rival: int = 0
-    slower: Estimate | None = None
-    verdict: str = ""
-    between_launches: tuple[float, ...] = ()
-    within_launches: tuple[float, ...] = ()
-    search_launches: int = 0
-    search_seconds: float = 0.0
-    sweep_launches: int = 0
-    sweep_replicates: int = 0
-    disturbed: int = 0
-    trouble: str = ""
-
-
-def summary(progress: Progress) -> Row:
-    """The results of a script."""
-    search = progress.search or BatchSearch()
-    return Row(
-        script=progress.script,
-        own=search.own,
-        knee=search.knee,
-        bound_by=search.bound_by,
-        swept=rates_of(progress),
-        failed=progress.failed,
-        rival=rival_of(progress),
-        slower=slower_of(progress),
-        verdict=verdict_of(slower_of(progress)),
-        between_launches=progress.compared,
-        within_launches=progress.shared,
-        search_launches=search.launches,
-        search_seconds=progress.search_seconds,
-        sweep_launches=progress.sweep_launches,
-        sweep_replicates=len(progress.swept),
-        disturbed=progress.disturbed,
-        trouble=progress.trouble,
-    )
-
-
-def verdict_of(slower: Estimate | None) -> str:
-    """Whether the knee's throughput is within what the search promises of the rival's."""
-    if slower is None:
-        return ""
-    most = 1 / (1 - PROMISED)
-    return "kept" if slower.high <= most else "broken" if slower.low > most else "open"
-
-
-def text_of(found: Sequence[Progress]) -> str:
-    """The table, and what its columns are."""
-    rows = [summary(it) for it in found]
-    heads = (
-        *("script", "own size", "knee", "search ended by", "throughput in the sweep, by size"),
-        *("fastest other size", "knee slower by", f"within {100 * PROMISED:.0f} %", "launches", "of the sweep"),
-    )
-    known = [it for it in rows if it.slower is not None]
-    lines = []
-    if known:
-        worst = max(known, key=_ratio)
-        text = f"In the worst case, {worst.script}, the knee is slower by {_slower(worst)}."
-        lines += [text if _ratio(worst) > 1 else "No knee was slower than the fastest other size, on the mean.", ""]
-    lines += [
-        f"Throughput is a ratio to that of the script's own size, from up to {SWEEP_REPLICATES} replicates. *Knee "
-        f"slower by* compares the knee with the fastest other size of the sweep in {CONFIRMING_REPLICATES} further "
-        f"replicates of fresh launches; where these leave it open, {SHARED_LAUNCHES} launches in which both sizes take "
-        f"turns join them (`and within`), each the median of {SHARED_ROUNDS} rounds. The interval is that of "
-        f"{100 * CONFIDENCE:g} %, so that both looks have 95 %; below 0 the knee is faster. It is "
-        f"*kept* where the whole interval is within the {100 * PROMISED:.0f} % that the search promises, *broken* "
-        f"where it is beyond, and else *open*. Launches are processes of the script. The search had a budget of "
-        f"{SEARCH_SECONDS:.0f} s; sizes whose step takes more than about {MOST_STEP_SECONDS:g} s are not part of the "
-        "sweep.",
-        "",
-        table(heads, [cells(it) for it in found]),
-    ]
-    kept = [it.script for it in rows if it.script in EXAMPLES and EXAMPLES[it.script].variables]
-    if kept:
-        lines += [
-            "",
-            f"With the variables of the lever `keep-freed-memory`, since launches differ less: {', '.join(kept)}.",
-        ]
-    failed = [f"{size} of {it.script}" for it in rows for size in it.failed]
-    if failed:
-        lines += ["", f"These sizes of the sweep failed and were left out: {', '.join(failed)}."]
-    disturbed = [f"{it.disturbed} of {it.script}" for it in rows if it.disturbed]
-    if disturbed:
-        lines += ["", f"Other processes disturbed replicates of the sweep: {', '.join(disturbed)}."]
-    return "\n".join(lines)
-
-
-def cells(progress: Progress) -> tuple[str, ...]:
-    """A row of the table; a script without a result says why."""
-    row = summary(progress)
-    if row.trouble:
-        return row.script, str(row.own or ""), str(row.knee or ""), "", row.trouble, "", "", "", "", ""
-    swept = ", ".join(f"{it.size}: {it.rate:.2f}" for it in row.swept)
-    slower = f"{_slower(row)}, and within" if row.within_launches else _slower(row)
-    return (
-        *(row.script, str(row.own), str(row.knee), row.bound_by, swept, str(row.rival or ""), slower),
-        *(row.verdict, str(row.search_launches), str(row.sweep_launches)),
-    )
-
-
-def _ratio(row: Row) -> float:
-    return row.slower.value if row.slower is not None else 0.0
-
-
-def _slower(row: Row) -> str:
-    """By which share the throughput of the knee is below the rival's, with its interval."""
-    if row.slower is None:
-        return ""
-    value, low, high = (100 * (1 - 1 / it) for it in (row.slower.value, row.slower.low, row.slower.high))
-    return f"{value:.1f} % ({low:.1f} to {high:.1f})"
 
 
 if __name__ == "__main__":

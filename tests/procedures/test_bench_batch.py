@@ -18,21 +18,16 @@ from hotlap.records import BatchRate, BatchSearch, Estimate, Workload
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from bench.batch.__main__ import (
+from bench.batch.__main__ import MOST_SIZES, Bench, largest_of, sizes_around
+from bench.batch.report import cells, summary, text_of
+from bench.batch.results import (
     CONFIRMING_REPLICATES,
-    MOST_SIZES,
     SHARED_LAUNCHES,
     SWEEP_REPLICATES,
-    Bench,
     Progress,
-    cells,
-    largest_of,
     rates_of,
     rival_of,
-    sizes_around,
     slower_of,
-    summary,
-    text_of,
     verdict_of,
 )
 from bench.batch.taking_turns import TakingTurns, seconds_per_sample
