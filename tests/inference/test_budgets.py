@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -34,6 +35,7 @@ from hotlap.records import (
     TurnRequest,
 )
 from hotlap.render.kinds.api import presenter_of
+from hotlap.render.markdown import markdown_report
 
 GAINS: Final = MappingProxyType(
     {
@@ -124,8 +126,15 @@ class Timed(FakeModel):
         return msgspec.structs.replace(found, build_seconds=seconds) if found is not None else None
 
 
-def searched(folder: Path, budget_seconds: float, *, call_seconds: float = 0.055, **fields: object) -> Study:
-    executor = Timed(folder=folder, engines=True, errors={}, call_seconds=call_seconds, **fields)  # type: ignore[arg-type]
+def searched(
+    folder: Path,
+    budget_seconds: float,
+    *,
+    call_seconds: float = 0.055,
+    errors: Mapping[str, float] = MappingProxyType({}),
+    **fields: object,
+) -> Study:
+    executor = Timed(folder=folder, engines=True, errors=dict(errors), call_seconds=call_seconds, **fields)  # type: ignore[arg-type]
     options = Options(budget_seconds=budget_seconds, skip=("batched-calls",))
     return infer(WORKLOAD, options, executor, clock=lambda: executor.now)
 
@@ -143,6 +152,22 @@ def test_the_best_engine_is_verified_within_the_budget(
     assert study.spent_seconds <= budget_seconds + 30
     next_ = " ".join(words for words, _ in presenter_of(study.kind).next_commands(study, ""))
     assert "hotlap export artefact" in next_, "what was verified can be deployed, whatever was not tried"
+
+
+@pytest.mark.parametrize("budget_seconds", [360.0, 420.0, 600.0])
+def test_outputs_are_compared_before_a_wrong_engine_is_timed(tmp_path: Path, budget_seconds: float) -> None:
+    """Fifteen launches of int8 were timed before it was refused, and nothing else was proved in six minutes."""
+    wrong = {"openvino int8": 0.9, "aot-inductor int8": 0.9, "onnx-runtime int8": 0.9}
+    study = searched(tmp_path, budget_seconds, errors=wrong)
+    assert [plans_of.describe(it) for it in study.plan.settings] == ["openvino (precision int8-dynamic)"]
+    assert study.verification is not None and study.verification.quality is not None
+    refused = {plans_of.describe(it.plan.settings[-1]): it for it in study.refused}
+    assert "openvino (precision int8)" in refused
+    assert refused["openvino (precision int8)"].speedup == pytest.approx(4.3, rel=0.05)
+    assert all(it.plan != one.plan for it in study.refused for one in study.candidates), "and none was timed further"
+    shown = markdown_report(study)
+    assert "If quality did not count, openvino (precision int8) (one replicate, no interval) would win" in shown
+    assert "compared before their speed" in shown
 
 
 def test_slow_calls_of_one_shape_take_no_longer_than_fast_ones(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ _SEGFAULT = Crashed(exit_code=-11, error="Segmentation fault")
 
 @dataclass
 class FakeModel(FakeExecutor):
-    """``errors`` is the relative error that a lever brings in, NaN where its outputs are; with ``ignored``
-    levers in its plan the model computes in its own format all the same."""
+    """``errors`` is the relative error that a lever brings in, or a lever in one precision ("openvino int8"), NaN where
+    its outputs are; with ``ignored`` levers in its plan the model computes in its own format all the same."""
 
     folder: Path = Path()
     factors: dict[str, float] = field(default_factory=lambda: {"half-weights": 2.0, "inference-mode": 1.1})
@@ -91,7 +91,9 @@ class FakeModel(FakeExecutor):
             return run
         outputs = LOGITS.copy()
         for it in arm.plan.settings:
-            outputs = outputs * (1 + self.errors.get(it.lever, 0.0) * np.sign(np.arange(10) - 4.5)).astype(np.float32)
+            precision = f"{it.lever} {dict(it.values).get('precision', '')}"
+            error = self.errors.get(precision, self.errors.get(it.lever, 0.0))
+            outputs = outputs * (1 + error * np.sign(np.arange(10) - 4.5)).astype(np.float32)
         seed = 1 if self.drawn and arm.instrument(ShiftSeeds) is not None else 0
         path = self.folder / f"outputs-{next(self.numbers)}.npz"
         np.savez(path, **{"0/output": outputs, "weights": np.array([[seed, 100]])})  # type: ignore[arg-type]

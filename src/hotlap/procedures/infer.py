@@ -38,6 +38,7 @@ from hotlap.records import (
     Comparison,
     EngineReport,
     Estimate,
+    Failed,
     Finding,
     Kept,
     NoGain,
@@ -46,6 +47,7 @@ from hotlap.records import (
     Plan,
     Quality,
     QualityLost,
+    Refused,
     Run,
     ScriptFacts,
     Situation,
@@ -281,15 +283,46 @@ class _InferenceSearch(Search):
         return any(self._levers[it.lever].replaces_torch for it in plan.settings)
 
     def _try(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
+        if (refused := self._refused_by_outputs(choice, candidate)) is not None:
+            return refused, None
         outcome, run = super()._try(name, choice, candidate)
         if not self._plan.settings:
             self._note_candidate(outcome, candidate, run)
         return outcome, run
 
     def _try_straight(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
+        if (refused := self._refused_by_outputs(choice, candidate)) is not None:
+            return refused, None
         outcome, run = super()._try_straight(name, choice, candidate)
         self._note_candidate(outcome, candidate, run)
         return outcome, run
+
+    def _refused_by_outputs(self, choice: Screened, candidate: Plan) -> Outcome | None:
+        """The outcome of a plan whose outputs are not as required; None if they are, or if that stays open.
+
+        In a budget this comes first: it takes one launch where the timing takes fifteen, which then remain for a plan
+        that is right. Without one all plans are timed, for the table of candidates.
+        """
+        if self._trials.options.budget_seconds is None:
+            return None
+        before = self._trials.spent_seconds
+        self._draft.report("parity", f"Are the outputs right with {plans_of.describe(choice.setting)}?")
+        quality = self._outputs.prove(candidate)
+        if isinstance(quality, Failure):
+            verdict: Verdict = Failed(ending=quality.ending, reason=quality.reason)
+        elif quality.verdict == "lost":
+            verdict = QualityLost(speedup=choice.gain, reason=quality.text)
+            engine = self._outputs.engine_of(candidate)
+            refused = Refused(plan=candidate, quality=quality, speedup=choice.gain, engine=engine)
+            self._draft.update(refused=(*self._draft.study.refused, refused))
+        else:
+            return None
+        return Outcome(
+            lever=choice.setting.lever,
+            setting=choice.setting,
+            verdict=verdict,
+            trial_seconds=self._trials.spent_seconds - before,
+        )
 
     def _verdict(self, result: Confirmation, candidate: Plan) -> Verdict:
         """One more reason against a candidate: only with it, calls exceed the required p99."""

@@ -239,6 +239,18 @@ class Candidate(Record, frozen=True, kw_only=True):
     engine: EngineReport | None = None
 
 
+class Refused(Record, frozen=True, kw_only=True):
+    """A plan whose outputs were compared before its speed, and are not as required: it was not timed any further.
+
+    ``speedup`` is that of its first measurement, one replicate (None: there was none).
+    """
+
+    plan: Plan
+    quality: Quality
+    speedup: float | None = None
+    engine: EngineReport | None = None
+
+
 class LossCurves(Record, frozen=True, kw_only=True):
     """The loss step by step, of the unmodified script and with the plan, from the runs that were compared.
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.batches import BatchAdvice, BatchSearch
-from hotlap.records.comparisons import BatchRate, Candidate, Ceiling, Comparison, LossCurves, PhaseAccount
+from hotlap.records.comparisons import BatchRate, Candidate, Ceiling, Comparison, LossCurves, PhaseAccount, Refused
 from hotlap.records.disturbance import Disturbance
 from hotlap.records.estimate import Estimate
 from hotlap.records.machine import Machine
@@ -44,8 +44,9 @@ class Study(Record, frozen=True, kw_only=True):
     --estimate`` computed, ``scale`` what ``hotlap scale`` predicted, ``process_scaling`` what ``hotlap tune --nproc``
     measured, ``strategies`` what was predicted of other strategies for the script's ranks, ``losses`` what the
     verification's sameness was judged by, and ``timings`` what its speed was computed from. ``candidates`` are the
-    plans that ``hotlap infer`` compared with the unmodified model, in the order in which they were, and
-    ``quality_level`` is what their outputs had to reach (None: of another kind of study). ``hosts`` are those that any
+    plans that ``hotlap infer`` compared with the unmodified model, in the order in which they were, ``refused`` those
+    whose outputs were not as required and that were not compared further, and ``quality_level`` is what outputs had to
+    reach (None: of another kind of study). ``hosts`` are those that any
     trial connected to. ``disturbances`` are the measurements that other programs disturbed and that could not be
     repeated on an idle machine. Of a profile, ``threads_left`` is with how many threads the script was measured, since
     others kept the other cores busy (0: with its own).
@@ -102,6 +103,7 @@ class Study(Record, frozen=True, kw_only=True):
     watch: WatchedRun | None = None
     timings: Timings | None = None
     candidates: tuple[Candidate, ...] = ()
+    refused: tuple[Refused, ...] = ()
     quality_level: float | None = None
     files: tuple[FileWrite, ...] = ()
     hosts: tuple[str, ...] = ()

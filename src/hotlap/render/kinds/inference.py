@@ -173,6 +173,12 @@ def _without_quality(study: Study, recommended: Comparison | None) -> Iterator[s
         for it in study.outcomes
         if isinstance(it.verdict, (QualityLost, NotVerified))
     ]
+    if study.objective.metric == SECONDS_PER_SAMPLE:
+        refused += [
+            (it.speedup, f"{text.setting(it.plan.settings[-1])} (one replicate, no interval)", it.quality.text)
+            for it in study.refused
+            if it.speedup is not None
+        ]
     refused += [
         (_ratio(study, it.comparison), text.setting(it.plan.settings[-1]), it.comparison.quality.text)
         for it in study.candidates

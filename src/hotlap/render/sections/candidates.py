@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.objective import RESTING_BYTES, metric_of, pareto_front
-from hotlap.records import Candidate, Comparison, EngineReport, Latency, Quality, Study
+from hotlap.records import Candidate, Comparison, EngineReport, Latency, Quality, Refused, Study
 from hotlap.render import text
 from hotlap.render.blocks import Block, Bullets, Note, Table
 from hotlap.render.html.charts.candidates import CANDIDATES
@@ -23,13 +23,19 @@ _HEADINGS = ("candidate", ">speed", ">interval", ">p50", ">p99", ">calls/s", ">m
 def everywhere(material: Material) -> Section[Block] | None:
     """A row for each, fastest first, the engines that ran, and the meaning of the words."""
     study = material.study
-    if not study.candidates:
+    if not study.candidates and not study.refused:
         return None
     front = pareto_front(study.candidates)
     ordered = sorted(study.candidates, key=lambda it: -it.comparison.speed.speedup.value)
-    rows = (_unmodified(ordered[0]), *(_row(it, study, it in front) for it in ordered))
-    engines = tuple(f"{_name(it)}: {_engine(it.engine)}." for it in ordered if it.engine is not None)
-    blocks = (_without_empty_columns(rows), *((Bullets(engines),) if engines else ()), Note(_legend(ordered)))
+    refused = sorted(study.refused, key=lambda it: -(it.speedup or 0.0))
+    rows = (
+        _unmodified(ordered[0].comparison if ordered else None),
+        *(_row(it, study, it in front) for it in ordered),
+        *map(_refused_row, refused),
+    )
+    engines = tuple(f"{_name(it)}: {_engine(it.engine)}." for it in (*ordered, *refused) if it.engine is not None)
+    legend = Note(" ".join(filter(None, (_legend(ordered, refused), _LEGEND_OF_REFUSED if refused else ""))))
+    blocks = (_without_empty_columns(rows), *((Bullets(engines),) if engines else ()), legend)
     return Section(title, blocks)
 
 
@@ -47,21 +53,29 @@ _LEGEND = (
 )
 
 
-def _legend(candidates: Sequence[Candidate]) -> str:
-    names = {score.name for it in candidates if (score := score_of(it.comparison.quality)) is not None}
+_LEGEND_OF_REFUSED = (
+    "The outputs of those without an interval were compared before their speed, and are below the level: their speed "
+    "is that of a first measurement (one replicate)."
+)
+
+
+def _legend(candidates: Sequence[Candidate], refused: Sequence[Refused]) -> str:
+    qualities = [*(it.comparison.quality for it in candidates), *(it.quality for it in refused)]
+    names = {score.name for it in qualities if (score := score_of(it)) is not None}
     quality = (
         f"the share of {text.listed(sorted(text.one_line(it, limit=80) for it in names))} that is kept"
         if names
         else "the share of sequences with the same tokens under greedy decoding"
-        if any(is_of_tokens(it.comparison.quality) for it in candidates)
+        if any(map(is_of_tokens, qualities))
         else "the smallest cosine or agreement of the outputs with those of the model in float32"
     )
     load = next(filter(None, (legend_of(it.comparison) for it in candidates)), "")
     return " ".join(filter(None, (_LEGEND.format(quality=quality), load)))
 
 
-def _unmodified(any_of: Candidate) -> tuple[str, ...]:
-    found = any_of.comparison
+def _unmodified(found: Comparison | None) -> tuple[str, ...]:
+    if found is None:
+        return ("unmodified", "1x", *("",) * (len(_HEADINGS) - 3), "1")
     peak = text.size(found.baseline_peak_bytes) if found.baseline_peak_bytes else ""
     return (
         "unmodified",
@@ -90,6 +104,11 @@ def _row(it: Candidate, study: Study, is_on_front: bool) -> tuple[str, ...]:
     )
 
 
+def _refused_row(it: Refused) -> tuple[str, ...]:
+    speed = text.ratio(it.speedup) if it.speedup is not None else ""
+    return (_name(it), speed, *("",) * (len(_HEADINGS) - 3), _quality(it.quality))
+
+
 def _at_rest(found: Comparison) -> tuple[str, str]:
     """The memory before the first call, unmodified and of the candidate; empty where it was not recorded."""
     levels = metric_of(found, RESTING_BYTES)
@@ -97,7 +116,7 @@ def _at_rest(found: Comparison) -> tuple[str, str]:
     return tuple(text.size(int(it.value)) if it is not None else "" for it in sides)  # type: ignore[return-value]
 
 
-def _name(it: Candidate) -> str:
+def _name(it: Candidate | Refused) -> str:
     return ", ".join(text.setting(one) for one in it.plan.settings)
 
 
