@@ -129,7 +129,7 @@ from hotlap.records.outcomes import (
     Verdict,
 )
 from hotlap.records.patches import LeftOut, Patch, PatchedFile, PatchProof
-from hotlap.records.phases import PHASES, STEP_PHASES, Phase, PhaseRow, StepPhase
+from hotlap.records.phases import PHASES, STEP_PHASES, Phase, StepPhase
 from hotlap.records.progress import Progress, Stage
 from hotlap.records.protection import Isolation, NetworkMode, Protection, ProtectionMode
 from hotlap.records.quality import (
@@ -222,7 +222,7 @@ from hotlap.records.source_changes import (
     TopStatement,
 )
 from hotlap.records.study import CheckVerdict, Study, StudyKind, StudyStatus
-from hotlap.records.timings import TimesOfReplicates, Timings
+from hotlap.records.timings import Timings
 from hotlap.records.watch import (
     WATCH_ROW_BYTES,
     WATCH_ROWS,
@@ -407,7 +407,6 @@ __all__ = [
     "PatchedFile",
     "Phase",
     "PhaseAccount",
-    "PhaseRow",
     "PhaseShift",
     "Plan",
     "Price",
@@ -475,7 +474,6 @@ __all__ = [
     "SwitchLevers",
     "TaskQuality",
     "TimedOut",
-    "TimesOfReplicates",
     "Timings",
     "ToChild",
     "TokenDifference",

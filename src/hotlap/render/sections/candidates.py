@@ -33,7 +33,8 @@ def everywhere(material: Material) -> Section[Block] | None:
         *(_row(it, study, it in front) for it in ordered),
         *map(_refused_row, refused),
     )
-    engines = tuple(f"{_name(it)}: {_engine(it.engine)}." for it in (*ordered, *refused) if it.engine is not None)
+    listed: tuple[Candidate | Refused, ...] = (*ordered, *refused)
+    engines = tuple(f"{_name(it)}: {_engine(it.engine)}." for it in listed if it.engine is not None)
     legend = Note(" ".join(filter(None, (_legend(ordered, refused), _LEGEND_OF_REFUSED if refused else ""))))
     blocks = (_without_empty_columns(rows), *((Bullets(engines),) if engines else ()), legend)
     return Section(title, blocks)
