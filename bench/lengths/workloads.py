@@ -7,7 +7,7 @@ from collections.abc import Callable
 import real_models
 import torch
 
-TEXTS = 256
+TEXTS = 128
 
 
 def minilm() -> torch.nn.Module:
