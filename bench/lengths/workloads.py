@@ -7,7 +7,7 @@ from collections.abc import Callable
 import real_models
 import torch
 
-TEXTS = 128
+TEXTS = 256
 
 
 def minilm() -> torch.nn.Module:
