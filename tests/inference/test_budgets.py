@@ -17,6 +17,7 @@ from hotlap import plan as plans_of
 from hotlap.experiment.costs import BLOCK_STEPS, Costs, Shape
 from hotlap.experiment.observe import FEWEST_ALIKE, _fewest_of_a_block
 from hotlap.experiment.options import Options
+from hotlap.objective import for_inference
 from hotlap.procedures.infer import infer
 from hotlap.records import (
     Assignment,
@@ -27,6 +28,7 @@ from hotlap.records import (
     ModelFacts,
     NoGain,
     Plan,
+    QualityLost,
     Replicate,
     Run,
     ScriptFacts,
@@ -34,8 +36,11 @@ from hotlap.records import (
     Study,
     TurnRequest,
 )
+from hotlap.render.blocks import Table
 from hotlap.render.kinds.api import presenter_of
 from hotlap.render.markdown import markdown_report
+from hotlap.render.material import Material
+from hotlap.render.sections import candidates
 
 GAINS: Final = MappingProxyType(
     {
@@ -163,11 +168,38 @@ def test_outputs_are_compared_before_a_wrong_engine_is_timed(tmp_path: Path, bud
     assert study.verification is not None and study.verification.quality is not None
     refused = {plans_of.describe(it.plan.settings[-1]): it for it in study.refused}
     assert "openvino (precision int8)" in refused
-    assert refused["openvino (precision int8)"].speedup == pytest.approx(4.3, rel=0.05)
+    assert refused["openvino (precision int8)"].gain == pytest.approx(4.3, rel=0.05)
     assert all(it.plan != one.plan for it in study.refused for one in study.candidates), "and none was timed further"
     shown = markdown_report(study)
     assert "If quality did not count, openvino (precision int8) (one replicate, no interval) would win" in shown
-    assert "compared before their speed" in shown
+    assert "compared before their speed" in shown and "Pareto: no other" in shown
+
+
+def test_a_study_in_which_every_form_was_refused_lists_them(tmp_path: Path) -> None:
+    executor = Timed(folder=tmp_path, engines=True, errors={"openvino": math.nan})
+    options = Options(budget_seconds=600.0, only=("openvino",))
+    study = infer(WORKLOAD, options, executor, clock=lambda: executor.now)
+    assert not study.plan.settings and not study.candidates and len(study.refused) > 1
+    assert all(not it.quality.verified for it in study.refused)
+    shown = markdown_report(study)
+    assert "openvino (precision int8)" in shown and "compared before their speed" in shown
+    assert "Pareto: no other" not in shown and "in fresh launches. Quality is" not in shown, "nothing was compared"
+
+
+def test_less_memory_is_no_speedup(tmp_path: Path) -> None:
+    """Where memory is the goal, a first measurement shows how much less of it is needed."""
+    executor = Timed(folder=tmp_path, engines=True, errors={"openvino": 0.9}, smaller=frozenset({"openvino"}))
+    goal = for_inference("memory", slowdown=2.0, p99_seconds=None)
+    options = Options(budget_seconds=600.0, only=("openvino",), objective=goal)
+    study = infer(WORKLOAD, options, executor, clock=lambda: executor.now)
+    assert study.refused[0].gain == pytest.approx(2.0, rel=0.05)
+    lost = verdict(study, "openvino")
+    assert isinstance(lost, QualityLost) and lost.speedup is None
+    section = candidates.everywhere(Material(study=study))
+    assert section is not None and isinstance(section.body[0], Table)
+    assert [row[1] for row in section.body[0].rows if row[0].startswith("openvino")] == [""] * len(study.refused)
+    shown = " ".join(markdown_report(study).split())
+    assert "(one replicate, no interval) would win with 2.00x less peak memory" in shown
 
 
 def test_slow_calls_of_one_shape_take_no_longer_than_fast_ones(tmp_path: Path) -> None:

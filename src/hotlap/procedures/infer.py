@@ -311,9 +311,10 @@ class _InferenceSearch(Search):
         if isinstance(quality, Failure):
             verdict: Verdict = Failed(ending=quality.ending, reason=quality.reason)
         elif quality.verdict == "lost":
-            verdict = QualityLost(speedup=choice.gain, reason=quality.text)
+            of_speed = self._trials.options.goal.is_of_speed
+            verdict = QualityLost(speedup=choice.gain if of_speed else None, reason=quality.text)
             engine = self._outputs.engine_of(candidate)
-            refused = Refused(plan=candidate, quality=quality, speedup=choice.gain, engine=engine)
+            refused = Refused(plan=candidate, quality=quality, gain=choice.gain, engine=engine)
             self._draft.update(refused=(*self._draft.study.refused, refused))
         else:
             return None

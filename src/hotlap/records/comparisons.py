@@ -242,12 +242,13 @@ class Candidate(Record, frozen=True, kw_only=True):
 class Refused(Record, frozen=True, kw_only=True):
     """A plan whose outputs were compared before its speed, and are not as required: it was not timed any further.
 
-    ``speedup`` is that of its first measurement, one replicate (None: there was none).
+    ``gain`` is how many times better the metric of the study's objective was in a first measurement, one replicate
+    (None: there was none).
     """
 
     plan: Plan
     quality: Quality
-    speedup: float | None = None
+    gain: float | None = None
     engine: EngineReport | None = None
 
 

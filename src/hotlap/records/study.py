@@ -46,10 +46,10 @@ class Study(Record, frozen=True, kw_only=True):
     verification's sameness was judged by, and ``timings`` what its speed was computed from. ``candidates`` are the
     plans that ``hotlap infer`` compared with the unmodified model, in the order in which they were, ``refused`` those
     whose outputs were not as required and that were not compared further, and ``quality_level`` is what outputs had to
-    reach (None: of another kind of study). ``hosts`` are those that any
-    trial connected to. ``disturbances`` are the measurements that other programs disturbed and that could not be
-    repeated on an idle machine. Of a profile, ``threads_left`` is with how many threads the script was measured, since
-    others kept the other cores busy (0: with its own).
+    reach (None: of another kind of study). ``hosts`` are those that any trial connected to. ``disturbances`` are the
+    measurements that other programs disturbed and that could not be repeated on an idle machine. Of a profile,
+    ``threads_left`` is with how many threads the script was measured, since others kept the other cores busy (0: with
+    its own).
 
     A study of status ``quick-look`` proves and claims nothing, because only that was requested (``quick``) or the
     budget was too small. ``needed_seconds`` is the budget that would be enough for a proof, or for the levers that the

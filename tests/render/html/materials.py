@@ -43,6 +43,7 @@ from hotlap.records import (
     OutputQuality,
     Plan,
     Price,
+    Refused,
     Run,
     Setting,
     Skipped,
@@ -241,6 +242,13 @@ def candidates() -> tuple[Candidate, ...]:
     )
 
 
+def refused() -> tuple[Refused, ...]:
+    """Make a form of a model whose outputs were wrong before it was timed."""
+    setting = Setting(lever="openvino", values=(("precision", "int8-dynamic"),))
+    quality = msgspec.structs.replace(quality_of_outputs(0.93), verdict="lost")
+    return (Refused(plan=Plan(settings=(setting,)), quality=quality, gain=3.4),)
+
+
 def quality_of_outputs(cosine: float) -> TaskQuality:
     """Outputs with this cosine, on forty inputs."""
     outputs = (OutputQuality(name="output", cosine=cosine),)
@@ -320,6 +328,7 @@ def full_material(folder: Path) -> Material:
         process_scaling=process_scaling(),
         strategies=strategy_choice(),
         candidates=candidates(),
+        refused=refused(),
         baseline=padded(),
         watch=WatchedRun(seconds=60.0, steps=300, remarks=("Steps were timed in bunches.",)),
         ceilings=(
@@ -372,6 +381,7 @@ def hostile_material(folder: Path) -> Material:
         memory_estimate=MemoryEstimate(peaks=(EstimatedPeak(error=ATTACK),)),
         scale=msgspec.structs.replace(scale_prediction(), assumptions=(ATTACK,)),
         strategies=strategy_choice(ATTACK),
+        refused=(Refused(plan=Plan(settings=(setting,)), quality=quality_of_outputs(0.5), gain=2.0),),
         candidates=(
             Candidate(
                 plan=Plan(settings=(setting,)),

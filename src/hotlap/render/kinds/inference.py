@@ -169,16 +169,15 @@ def _width(it: Estimate) -> str:
 def _without_quality(study: Study, recommended: Comparison | None) -> Iterator[str]:
     """The best candidate that was not recommended because of its outputs, if it is better than the recommended one."""
     refused = [
-        (_gained(study, it.verdict), it.lever, it.verdict.reason)
+        (_ratio(study, it.verdict.comparison), it.lever, it.verdict.reason)
         for it in study.outcomes
-        if isinstance(it.verdict, (QualityLost, NotVerified))
+        if isinstance(it.verdict, (QualityLost, NotVerified)) and it.verdict.comparison is not None
     ]
-    if study.objective.metric == SECONDS_PER_SAMPLE:
-        refused += [
-            (it.speedup, f"{text.setting(it.plan.settings[-1])} (one replicate, no interval)", it.quality.text)
-            for it in study.refused
-            if it.speedup is not None
-        ]
+    refused += [
+        (it.gain, f"{text.setting(it.plan.settings[-1])} (one replicate, no interval)", it.quality.text)
+        for it in study.refused
+        if it.gain is not None
+    ]
     refused += [
         (_ratio(study, it.comparison), text.setting(it.plan.settings[-1]), it.comparison.quality.text)
         for it in study.candidates
@@ -189,13 +188,6 @@ def _without_quality(study: Study, recommended: Comparison | None) -> Iterator[s
         words = "" if study.objective.metric == SECONDS_PER_SAMPLE else f" less {metric_words(study.objective.metric)}"
         ratio = f"{text.ratio(gained)}{words}"
         yield f"If quality did not count, {text.one_line(lever)} would win with {ratio}. {text.sentence(why)}"
-
-
-def _gained(study: Study, verdict: QualityLost | NotVerified) -> float:
-    if verdict.comparison is not None:
-        return _ratio(study, verdict.comparison)
-    is_of_speed = study.objective.metric == SECONDS_PER_SAMPLE
-    return verdict.speedup or 0.0 if is_of_speed else 0.0
 
 
 def _ratio(study: Study, comparison: Comparison) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotlap.objective import RESTING_BYTES, metric_of, pareto_front
+from hotlap.objective import RESTING_BYTES, is_speed, metric_of, pareto_front
 from hotlap.records import Candidate, Comparison, EngineReport, Latency, Quality, Refused, Study
 from hotlap.render import text
 from hotlap.render.blocks import Block, Bullets, Note, Table
@@ -27,15 +27,15 @@ def everywhere(material: Material) -> Section[Block] | None:
         return None
     front = pareto_front(study.candidates)
     ordered = sorted(study.candidates, key=lambda it: -it.comparison.speed.speedup.value)
-    refused = sorted(study.refused, key=lambda it: -(it.speedup or 0.0))
+    refused = sorted(study.refused, key=lambda it: -(it.gain or 0.0))
     rows = (
         _unmodified(ordered[0].comparison if ordered else None),
         *(_row(it, study, it in front) for it in ordered),
-        *map(_refused_row, refused),
+        *(_refused_row(it, study) for it in refused),
     )
     listed: tuple[Candidate | Refused, ...] = (*ordered, *refused)
     engines = tuple(f"{_name(it)}: {_engine(it.engine)}." for it in listed if it.engine is not None)
-    legend = Note(" ".join(filter(None, (_legend(ordered, refused), _LEGEND_OF_REFUSED if refused else ""))))
+    legend = Note(_legend(ordered, refused))
     blocks = (_without_empty_columns(rows), *((Bullets(engines),) if engines else ()), legend)
     return Section(title, blocks)
 
@@ -48,15 +48,14 @@ def page(material: Material) -> Section[PageBlock] | None:
     return Section(title, (Figure(CANDIDATES, heading=True), *plain.body))
 
 
-_LEGEND = (
-    "Each was measured against the unmodified model in fresh launches. Quality is {quality}. Pareto: no other "
-    "candidate is at least as good in speed, latency (p50), memory, memory at rest and quality, and better in one."
+_COMPARED = "Each was measured against the unmodified model in fresh launches."
+_FRONT = (
+    "Pareto: no other candidate is at least as good in speed, latency (p50), memory, memory at rest and quality, and "
+    "better in one."
 )
-
-
-_LEGEND_OF_REFUSED = (
-    "The outputs of those without an interval were compared before their speed, and are below the level: their speed "
-    "is that of a first measurement (one replicate)."
+_REFUSED = (
+    "The outputs of those without an interval were compared before their speed, and are not as required: a speed of "
+    "theirs is that of a first measurement (one replicate)."
 )
 
 
@@ -71,7 +70,14 @@ def _legend(candidates: Sequence[Candidate], refused: Sequence[Refused]) -> str:
         else "the smallest cosine or agreement of the outputs with those of the model in float32"
     )
     load = next(filter(None, (legend_of(it.comparison) for it in candidates)), "")
-    return " ".join(filter(None, (_LEGEND.format(quality=quality), load)))
+    sentences = (
+        _COMPARED if candidates else "",
+        f"Quality is {quality}.",
+        _FRONT if candidates else "",
+        _REFUSED if refused else "",
+        load,
+    )
+    return " ".join(filter(None, sentences))
 
 
 def _unmodified(found: Comparison | None) -> tuple[str, ...]:
@@ -105,8 +111,9 @@ def _row(it: Candidate, study: Study, is_on_front: bool) -> tuple[str, ...]:
     )
 
 
-def _refused_row(it: Refused) -> tuple[str, ...]:
-    speed = text.ratio(it.speedup) if it.speedup is not None else ""
+def _refused_row(it: Refused, study: Study) -> tuple[str, ...]:
+    """Its speed only where that is what the first measurement looked for."""
+    speed = text.ratio(it.gain) if it.gain is not None and is_speed(study.objective) else ""
     return (_name(it), speed, *("",) * (len(_HEADINGS) - 3), _quality(it.quality))
 
 
