@@ -90,6 +90,27 @@ def test_measuring_decides_over_claims() -> None:
     assert confirmed(("float32",), "cpu", rates(float32=100.0, float16=190.0)) == ("float32", "float16")
 
 
+def test_a_disturbed_measurement_confirms_and_refutes_nothing() -> None:
+    claimed = ("float32", "bfloat16", "tf32")
+    measured = rates(float32=100.0, bfloat16=5.0, float16=190.0)
+    assert confirmed(claimed, "cpu", measured) == ("float32", "float16", "tf32")
+    assert confirmed(claimed, "cpu", measured, shared=True) == ("float32", "float16", "bfloat16", "tf32")
+    doubted = msgspec.structs.replace(measured, doubts=(("cpu", "Others computed."),))
+    assert confirmed(claimed, "cpu", doubted) == ("float32", "float16", "bfloat16", "tf32")
+    elsewhere = msgspec.structs.replace(measured, doubts=(("cuda", "Others computed."),))
+    assert confirmed(claimed, "cpu", elsewhere) == ("float32", "float16", "tf32")
+
+
+def test_a_device_that_others_compute_on_keeps_its_formats() -> None:
+    """Beside three other processes an H200 was measured at less in bfloat16 than in float32."""
+    device = Accelerator(kind="cuda", name="Some", memory_bytes=1, native_dtypes=("float32", "bfloat16", "tf32"))
+    key_rates = (("cuda:bfloat16", 0.9), ("cuda:float32", 19.0), ("cuda:tf32", 139.0))
+    ceilings = Ceilings(matmul_flops_per_second=key_rates)
+    shared = msgspec.structs.replace(device, other_processes=3)
+    for it, dtypes in ((device, {"float32", "tf32"}), (shared, {"float32", "tf32", "bfloat16"})):
+        assert set(with_ceilings(Machine(accelerators=(it,)), ceilings).accelerators[0].native_dtypes) == dtypes
+
+
 def test_without_a_measurement_the_claim_remains() -> None:
     assert confirmed(("float32", "bfloat16"), "cpu", Ceilings()) == ("float32", "bfloat16")
     assert confirmed(("float32", "bfloat16"), "cpu", rates(float32=1.0)) == ("float32", "bfloat16")

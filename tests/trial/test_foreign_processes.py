@@ -27,7 +27,16 @@ time.sleep(100)
 TRAINER = "import torch\nprint('loaded', flush=True)\nimport time\ntime.sleep(100)\n"
 LAUNCHER = """
 import os, subprocess, sys
-sys.exit(subprocess.call([sys.executable, "trainer.py"], env={**os.environ, "PYTHONPATH": "src"}))
+kept = {name: it for name, it in os.environ.items() if not name.startswith("HOTLAP_")}
+sys.exit(subprocess.call([sys.executable, "trainer.py"], env={**kept, "PYTHONPATH": "src"}))
+"""
+COMPILE_WORKERS = """
+from torch._inductor.compile_worker.subproc_pool import SubprocPool
+pool = SubprocPool(2)
+assert pool.submit(int, "7").result(timeout=200) == 7
+print("up", flush=True)
+import time
+time.sleep(100)
 """
 
 Start = Callable[..., psutil.Process]
@@ -178,6 +187,17 @@ def test_a_launcher_that_loses_the_hooks(
     (found,) = torch_without_hotlap([launcher, trainer], run_directory)
     assert (found.pid, found.booted) == (trainer.pid, False)
     assert found.command.endswith("trainer.py")
+
+
+def test_compile_workers_of_torch_are_not_foreign(
+    start: Start, tmp_path: Path, run_directory: Path, trial: dict[str, str]
+) -> None:
+    """Torch starts the first one with its own ``sys.path`` as PYTHONPATH, and forks the others from it."""
+    trainer = start("-c", COMPILE_WORKERS, cwd=tmp_path, env=trial)
+    workers = trainer.children(recursive=True)
+    assert len(workers) >= 2
+    assert any("compile_worker" in word for it in workers for word in it.cmdline())
+    assert torch_without_hotlap([trainer, *workers], run_directory) == []
 
 
 def test_processes_of_a_trial_are_not_foreign(

@@ -91,10 +91,12 @@ def with_ceilings(machine: Machine, ceilings: Ceilings) -> Machine:
     )
 
 
-def confirmed(claimed: tuple[str, ...], device: str, ceilings: Ceilings) -> tuple[str, ...]:
+def confirmed(claimed: tuple[str, ...], device: str, ceilings: Ceilings, *, shared: bool = False) -> tuple[str, ...]:
     """The dtypes that ``device`` (``cpu``, ``cuda``) multiplies in hardware.
 
-    Where a dtype was measured, its rate decides (see :data:`CLEARLY_FASTER`); otherwise the instruction sets do.
+    Where a dtype was measured, its rate decides (see :data:`CLEARLY_FASTER`); otherwise the instruction sets do. A
+    measurement that other programs disturbed, as those on a ``shared`` device do, confirms a dtype but refutes none:
+    a device that takes turns with others reaches any rate below its own.
     """
     rates = {
         key.removeprefix(f"{device}:"): rate
@@ -105,8 +107,9 @@ def confirmed(claimed: tuple[str, ...], device: str, ceilings: Ceilings) -> tupl
     if reference is None:
         return claimed
     proven = [dtype for dtype, rate in rates.items() if rate >= CLEARLY_FASTER * reference]
-    unmeasured = [dtype for dtype in claimed if dtype not in rates and dtype != "float32"]
-    return ("float32", *proven, *unmeasured)
+    disturbed = shared or device in dict(ceilings.doubts)
+    kept = [it for it in claimed if (disturbed or it not in rates) and it not in ("float32", *proven)]
+    return ("float32", *proven, *kept)
 
 
 def _confirmed_device(device: Accelerator, ceilings: Ceilings, *, like: Accelerator | None) -> Accelerator:
@@ -114,7 +117,8 @@ def _confirmed_device(device: Accelerator, ceilings: Ceilings, *, like: Accelera
     if like is None or (device.kind, device.name) != (like.kind, like.name):
         return device
     torch_name = "cuda" if device.kind == "rocm" else device.kind
-    return msgspec.structs.replace(device, native_dtypes=confirmed(device.native_dtypes, torch_name, ceilings))
+    dtypes = confirmed(device.native_dtypes, torch_name, ceilings, shared=like.other_processes > 0)
+    return msgspec.structs.replace(device, native_dtypes=dtypes)
 
 
 def _with_warnings(machine: Machine) -> Machine:

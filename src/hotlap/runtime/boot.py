@@ -171,7 +171,7 @@ def _without_collecting() -> Iterator[None]:
 
 
 def _boot_trial() -> None:
-    from hotlap.runtime import connections, silenced  # of no use to `hotlap run`
+    from hotlap.runtime import child_paths, connections, silenced  # of no use to `hotlap run`
 
     run_directory = Path(_variable("HOTLAP_RUN_DIRECTORY"))
     presence.begin(run_directory)
@@ -190,6 +190,7 @@ def _boot_trial() -> None:
 
         layered = Layered()
         layered.install()
+    child_paths.install()
     connections.watch_connections(run_directory)
 
     def imported(name: str, module: ModuleType) -> None:

@@ -1,6 +1,6 @@
 """Processes of a trial that hotlap did not get into: torch is loaded there, and nothing protects or measures it.
 
-A launcher that starts a trainer with a PYTHONPATH of its own loses hotlap's hooks, and so does ``python -I``. Each
+A launcher that starts a trainer with an environment of its own loses hotlap's hooks, and so does ``python -I``. Each
 process that hotlap did get into leaves a mark (:mod:`hotlap.runtime.presence`); the others show what they have loaded
 in ``/proc``.
 """
@@ -60,8 +60,8 @@ def described(foreign: Sequence[ForeignProcess]) -> str:
     """Why a run with such processes must end, as the rest of a sentence."""
     named = ", ".join(f"`{it.command}`" for it in foreign[:_MOST_NAMED])
     return (
-        f"torch runs in it without hotlap, neither measured nor protected: {named}; let the launcher pass PYTHONPATH "
-        "on, and start Python without -I, -S and -E"
+        f"torch runs in it without hotlap, neither measured nor protected: {named}; let the launcher pass its "
+        "environment on, and start Python without -I, -S and -E"
     )
 
 

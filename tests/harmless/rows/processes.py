@@ -29,9 +29,13 @@ CHILDREN = (
     _child("python -E", 'python(code, "-E")'),
     _child("python -I -S -E", 'python(code, "-I", "-S", "-E")'),
     _child("a child with an empty environment", "python(code, env={})"),
-    _child("a child whose PYTHONPATH is overwritten", 'python(code, env={**os.environ, "PYTHONPATH": "src"})'),
-    _child(
-        "a child without PYTHONPATH", 'python(code, env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"})'
+    Operation(
+        "a child whose PYTHONPATH is overwritten",
+        f'code = "{_WRITES}"\npython(code, env={{**os.environ, "PYTHONPATH": "src"}})\n{_SEEN}',
+    ),
+    Operation(
+        "a child without PYTHONPATH",
+        f'code = "{_WRITES}"\npython(code, env={{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}})\n{_SEEN}',
     ),
     _child("a child by env -i", 'run("env", "-i", sys.executable, "-c", code)'),
     _child("a child by the shell", 'sh(f"unset PYTHONPATH; {shlex.quote(sys.executable)} -c {shlex.quote(code)}")'),
