@@ -74,8 +74,11 @@ def test_the_machine_has_its_device_and_its_rates(lab) -> None:
 
 
 def test_the_script_is_seen_to_train_on_the_device(lab) -> None:
+    import torch
+
     run = lab.launch("--pinned")
     assert run.facts.device == "cuda"
+    assert run.facts.cudnn_tf32 == (torch.cuda.get_device_capability(0) >= (8, 0))
     assert run.facts.loaders[0].pin_memory
     assert run.facts.models[0].device == "cuda"
 

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -98,6 +99,35 @@ def test_half_precision_gets_the_wider_rule(triple: Triple) -> None:
     as_half = captured(triple.folder / "half.npz", single(coarse), facts=facts)
     assert first_step(as_float, candidate, changes_precision=False, reference=triple.reference).passed is False
     assert first_step(as_half, candidate, changes_precision=False, reference=triple.reference).passed is True
+
+
+def test_where_tf32_is_allowed_its_rounding_is(triple: Triple) -> None:
+    """The library chooses by the layout of the operands: the baseline may have been computed in float32 throughout."""
+    exact = single(disturbed(triple.true, 1e-5))
+    layers = (ModelFacts(kind="Net", parameters=1, convolutions=1),)
+    facts = ScriptFacts(device="cuda", cudnn_tf32=True, models=layers)
+    baseline = captured(triple.folder / "tf32.npz", exact, facts=facts)
+    forbidden = captured(triple.folder / "float32.npz", exact, facts=msgspec.structs.replace(facts, cudnn_tf32=False))
+    for error, passes in ((4e-4, True), (2e-2, False)):
+        candidate = triple.candidate(disturbed(triple.true, error, seed=2))
+        judged = first_step(baseline, candidate, changes_precision=False, reference=triple.reference)
+        assert judged.passed is passes, judged.text
+        strictly = first_step(forbidden, candidate, changes_precision=False, reference=triple.reference)
+        assert strictly.passed is False
+
+
+@pytest.mark.parametrize(
+    ("facts", "allows"),
+    [
+        (ScriptFacts(device="cuda", cudnn_tf32=True), False),
+        (ScriptFacts(device="cuda", cudnn_tf32=True, models=(ModelFacts(kind="N", parameters=1, recurrent=1),)), True),
+        (ScriptFacts(device="cuda", models=(ModelFacts(kind="N", parameters=1, convolutions=1),)), False),
+        (ScriptFacts(device="cuda", matmul_precision="high"), True),
+        (ScriptFacts(device="cpu", matmul_precision="high"), False),
+    ],
+)
+def test_tf32_counts_where_something_is_computed_in_it(facts: ScriptFacts, allows: bool) -> None:
+    assert facts.allows_tf32 is allows
 
 
 def test_a_baseline_exact_by_luck_does_not_fail_a_healthy_candidate(triple: Triple) -> None:

@@ -388,6 +388,9 @@ def test_a_step_faster_than_its_ceiling_leaves_no_ceiling() -> None:
     assert any("matmul ceiling is left out" in it and "1e+03 ms" in it for it in study.warnings)
 
 
+CONVOLUTIONS = ModelFacts(kind="ConvNet", parameters=9, convolutions=2, flops_per_step=1e8)
+
+
 class _OnDevice(_OtherRates):
     """The same script on a device whose products are a thousand times as fast in TensorFloat-32."""
 
@@ -405,7 +408,8 @@ class _OnDevice(_OtherRates):
     ("facts", "format_name"),
     [
         ({"matmul_precision": "high"}, "tf32"),
-        ({"models": (ModelFacts(kind="ConvNet", parameters=9, convolutions=2, flops_per_step=1e8),)}, "tf32"),
+        ({"cudnn_tf32": True, "models": (CONVOLUTIONS,)}, "tf32"),
+        ({"models": (CONVOLUTIONS,)}, ""),
         ({"autocast_dtype": "bfloat16", "matmul_precision": "high"}, ""),
         ({}, ""),
     ],

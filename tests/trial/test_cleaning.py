@@ -133,6 +133,13 @@ def test_run_module_reports_why_it_failed() -> None:
         run_module("hotlap.no_such_module", timeout_seconds=60)
 
 
+def test_run_module_reports_what_a_process_of_a_launcher_raised() -> None:
+    code = "raise ValueError('planted')"
+    words = ("--standalone", "--nproc-per-node=2", "--no-python", sys.executable, "-c", code)
+    with pytest.raises(HotlapError, match="failed: ValueError: planted"):
+        run_module("torch.distributed.run", words, timeout_seconds=200)
+
+
 def test_run_module_times_out() -> None:
     began = time.monotonic()
     with pytest.raises(HotlapError, match="did not finish"):

@@ -345,8 +345,7 @@ def _fastest_format(facts: ScriptFacts) -> str:
     forbids it.
     """
     dtype = facts.autocast_dtype or next((it.dtype for it in facts.models), "float32")
-    in_tf32 = facts.matmul_precision != "highest" or any(it.convolutions for it in facts.models)
-    return "tf32" if dtype == "float32" and facts.device.startswith("cuda") and in_tf32 else dtype
+    return "tf32" if dtype == "float32" and facts.allows_tf32 else dtype
 
 
 def _rebound(ceiling: Ceiling, seconds_per_sample: float) -> Ceiling:

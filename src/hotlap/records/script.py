@@ -256,10 +256,12 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     """What hotlap saw the script do; levers decide by it whether they apply.
 
     ``files`` are the files of the sites, as they were when the script was run. ``samples_from`` is what the
-    samples of steps were counted by. ``zeroes_gradients`` says that it called ``zero_grad(set_to_none=False)``.
-    ``used_gradient_bytes`` are gradients of the last update that are held when a forward pass begins, and that the
-    script clears before its next backward pass; ``keeps_gradients`` says that it does not clear them.
-    ``garbage_share`` is the share of its time that Python's garbage collector took; None if that was not observed.
+    samples of steps were counted by. ``cudnn_tf32`` says that cuDNN may compute float32 convolutions and recurrent
+    layers in TensorFloat-32, which torch allows unless the script forbids it. ``zeroes_gradients`` says that it called
+    ``zero_grad(set_to_none=False)``. ``used_gradient_bytes`` are gradients of the last update that are held when a
+    forward pass begins, and that the script clears before its next backward pass; ``keeps_gradients`` says that it
+    does not clear them. ``garbage_share`` is the share of its time that Python's garbage collector took; None if that
+    was not observed.
     ``inputs`` are those that the model of an inference target is called with in turn (0 for a script that trains), and
     ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has (for a script that trains, torchao and
     liger_kernel). ``lengths`` are those of the sequences among its inputs (None: they have no attention mask). With
@@ -282,6 +284,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     autocast_dtype: str = ""
     grad_scaler: bool = False
     matmul_precision: str = "highest"
+    cudnn_tf32: bool = False
     cudnn_benchmark: bool = False
     deterministic: bool = False
     clips_gradients: bool = False
@@ -302,6 +305,13 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     calls_in_script: bool = False
     generation: GenerationFacts | None = None
     shared_calls: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def allows_tf32(self) -> bool:
+        """Whether some of its float32 products may be computed in TensorFloat-32: the library chooses, also by the
+        layout of the operands."""
+        by_cudnn = self.cudnn_tf32 and any(it.convolutions or it.recurrent for it in self.models)
+        return self.device.startswith("cuda") and (by_cudnn or self.matmul_precision != "highest")
 
     @property
     def training_loaders(self) -> tuple[LoaderFacts, ...]:

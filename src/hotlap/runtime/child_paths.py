@@ -38,8 +38,8 @@ def install() -> None:
 
     _posixsubprocess.fork_exec = fork_executing
     os.posix_spawn = spawning
-    if (subprocess := sys.modules.get("subprocess")) is not None and hasattr(subprocess, "_fork_exec"):
-        subprocess._fork_exec = fork_executing
+    if "subprocess" in sys.modules:
+        vars(sys.modules["subprocess"])["_fork_exec"] = fork_executing
 
 
 def with_hotlap(environment: list[bytes]) -> list[bytes]:

@@ -7,6 +7,7 @@ from typing import Any
 
 _HOST = ("cpu", "meta")
 _LEGACY_NAMES = {"tf32": "high", "bf16": "medium"}
+_FIRST_CAPABILITY_WITH_TF32 = (8, 0)
 
 
 def device_kind(root: Any) -> str:
@@ -36,3 +37,14 @@ def matmul_precision(torch: Any, kind: str) -> str:
     except RuntimeError:
         backend = torch.backends.mkldnn if kind == "cpu" else torch.backends.cuda
         return _LEGACY_NAMES.get(str(backend.matmul.fp32_precision), "highest")
+
+
+def cudnn_tf32(torch: Any, kind: str) -> bool:
+    """Whether cuDNN may compute float32 convolutions and recurrent layers in TensorFloat-32 here: the device can, and
+    the script allows it, as torch does by itself."""
+    if kind != "cuda" or torch.version.hip or torch.cuda.get_device_capability() < _FIRST_CAPABILITY_WITH_TF32:
+        return False
+    try:
+        return bool(torch.backends.cudnn.allow_tf32)
+    except RuntimeError:  # after the newer switches, as above
+        return str(torch.backends.cudnn.conv.fp32_precision) == "tf32"

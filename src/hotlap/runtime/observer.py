@@ -31,7 +31,7 @@ from hotlap.runtime.call_sites import digests, exact_user_site
 from hotlap.runtime.compile_report import is_compiled
 from hotlap.runtime.data_parallel import DataParallelWatch
 from hotlap.runtime.deepspeed_facts import DeepSpeedWatch
-from hotlap.runtime.devices import device_kind, matmul_precision
+from hotlap.runtime.devices import cudnn_tf32, device_kind, matmul_precision
 from hotlap.runtime.flops import flop_counter
 from hotlap.runtime.garbage_timer import GarbageTimer
 from hotlap.runtime.gradient_clearing import ClearingWatch, UsedGradientsWatch
@@ -316,6 +316,7 @@ class Observer:
             autocast_dtype=self._autocast.dtype,
             grad_scaler=self._scaler,
             matmul_precision=matmul_precision(torch, device),
+            cudnn_tf32=cudnn_tf32(torch, device),
             cudnn_benchmark=bool(torch.backends.cudnn.benchmark),
             deterministic=bool(torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic),
             clips_gradients=self._clips,

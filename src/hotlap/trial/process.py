@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ _POLL_SECONDS = 0.02
 _LONGEST_FOLDER_BYTES = 70
 _LONGEST_OUTPUT_BYTES = 16 * 2**20
 _ORDER = "order"
+# With the rank that torch puts before it; exceptions of torch's launcher are left out.
+_EXCEPTION = re.compile(r"(?:\[\w+\]:\s*)?((?!torch\.distributed\.elastic)[A-Za-z_][\w.]*(?:Error|Exception)\b.*\S)")
 
 
 class OwnedProcess:
@@ -137,6 +140,16 @@ def _short_folder() -> str:
     return usual if len(os.fsencode(usual)) <= _LONGEST_FOLDER_BYTES else "/tmp"
 
 
+def _complaint(errors: str) -> str:
+    """The line that says what went wrong: the last one that names an exception, or else the last with words.
+
+    A launcher of several processes raises one of its own at the end, which says no more than that a process failed.
+    """
+    raised = [it[1] for it in map(_EXCEPTION.match, errors.splitlines()) if it]
+    worded = [it.strip() for it in errors.splitlines() if any(map(str.isalnum, it))]
+    return (raised or worded or [""])[-1]
+
+
 def run_module(module: str, arguments: Sequence[str] = (), *, timeout_seconds: float) -> str:
     """Run ``python -m module arguments`` in a child of this interpreter and return its standard output.
 
@@ -159,7 +172,7 @@ def run_module(module: str, arguments: Sequence[str] = (), *, timeout_seconds: f
         )
         in_time = process.wait(timeout_seconds)
         printed = output.read_bytes() if output.stat().st_size <= _LONGEST_OUTPUT_BYTES else None
-        complaint = read_tail(errors).strip().rpartition("\n")[2]
+        complaint = _complaint(read_tail(errors))
     finally:
         status = process.kill()
     if not in_time:

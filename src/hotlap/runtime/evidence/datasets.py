@@ -349,12 +349,17 @@ def _middle(times: Sequence[_Times]) -> _Times:
 
 
 def _times(profiler: cProfile.Profile) -> dict[_Code, _Times]:
-    """The functions in a profiler, without ours and its own."""
+    """The functions in a profiler, without ours and its own.
+
+    From Python 3.12 on a profiler sees the calls of all threads, also those that began before it: of such a function,
+    as of the ``join`` that waits for this thread, it may know who called it and nothing else.
+    """
     entries = {it.code: it for it in profiler.getstats()}
     callers: dict[_Code, dict[_Code, float]] = {code: {} for code in entries}
     for caller, entry in entries.items():
         for callee in entry.calls or ():
-            callers[callee.code][caller] = callee.inlinetime
+            if callee.code in callers:
+                callers[callee.code][caller] = callee.inlinetime
     own = _own_seconds(entries, callers)
     kept = (it for it in entries if own[it] > 0 and not _is_ours(it, callers[it]))
     return {it: _Times(entries[it].callcount, own[it], entries[it].totaltime) for it in kept}
