@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import cProfile
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -42,6 +43,9 @@ SAMPLES_BEFORE = 2
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _PARTS_OF_A_FUNCTION = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _DEEPEST_NESTING = 4
+_PROFILERS_SEE_ALL_THREADS = 0x030C0000
+_WAITS = frozenset({"join", "_wait_for_tstate_lock"})
+_LONGEST_WAIT_SECONDS, _POLL_SECONDS = 0.2, 0.002
 _CLOCK = "<built-in method time.perf_counter>"
 _OWN_FOLDER = str(Path(__file__).parent)
 
@@ -56,7 +60,7 @@ def profile_dataset(torch: Any, loader: Any, site: CallSite | None) -> DatasetPr
     if not size:
         return None
     fetching = _Fetching(torch, loader, size)
-    thread = threading.Thread(target=fetching.run, name="hotlap-samples", daemon=True)
+    thread = threading.Thread(target=fetching.run, args=(threading.get_ident(),), name="hotlap-samples", daemon=True)
     silent = _Silence(thread)
     try:
         thread.start()
@@ -155,7 +159,9 @@ class _Fetching:
         self._sample_devices: tuple[str, ...] = ()
         self.complete = False
 
-    def run(self) -> None:
+    def run(self, waiting_thread: int) -> None:
+        """Fetch and collate, once the thread of that number waits for this one to end."""
+        _await_its_wait(waiting_thread)
         if self._device is not None:
             self._torch.cuda.set_device(self._device)  # a thread begins with the first one
         indices = _spread(self._size, MOST_SAMPLES + SAMPLES_BEFORE)
@@ -249,6 +255,19 @@ class _Fetching:
             sample_devices=self._sample_devices,
             site=_place_of(kind, "__iter__" if self._is_stream else "__getitem__") or site,
         )
+
+
+def _await_its_wait(thread: int) -> None:
+    """Return once the thread is inside of ``join``: from Python 3.12 on a profiler also sees the calls of other
+    threads, and takes what runs between two of them for their work."""
+    before, until = None, time.perf_counter() + _LONGEST_WAIT_SECONDS
+    while sys.hexversion >= _PROFILERS_SEE_ALL_THREADS and time.perf_counter() < until:
+        frame = sys._current_frames().get(thread)
+        place = (frame.f_code, frame.f_lasti) if frame is not None else None
+        if place is not None and place == before and place[0].co_name in _WAITS:
+            return
+        before = place
+        time.sleep(_POLL_SECONDS)
 
 
 def _own_copies(samples: Sequence[Any]) -> list[Any]:
@@ -351,8 +370,8 @@ def _middle(times: Sequence[_Times]) -> _Times:
 def _times(profiler: cProfile.Profile) -> dict[_Code, _Times]:
     """The functions in a profiler, without ours and its own.
 
-    From Python 3.12 on a profiler sees the calls of all threads, also those that began before it: of such a function,
-    as of the ``join`` that waits for this thread, it may know who called it and nothing else.
+    From Python 3.12 on a profiler sees the calls of all threads (:func:`_await_its_wait`). Of a call that has not
+    ended, as that of ``join``, it may know who made it and nothing else.
     """
     entries = {it.code: it for it in profiler.getstats()}
     callers: dict[_Code, dict[_Code, float]] = {code: {} for code in entries}
