@@ -105,6 +105,21 @@ def test_the_same_cluster_gives_the_same_answer(stored: Path, capsys: pytest.Cap
     assert [it["step_seconds"] for it in document["scale"]["points"]] == [it.step_seconds for it in again.points]
 
 
+@pytest.mark.parametrize("measured", [False, True])
+def test_what_strategies_add_is_measured_or_said_to_be_left_out(
+    stored: Path, work: Path, capsys: pytest.CaptureFixture[str], measured: bool
+) -> None:
+    if measured:
+        cluster = msgspec.structs.replace(HERE, measured=(RATE, msgspec.structs.replace(RATE, name="fsdp2-gather")))
+        path = stored / "study.json"
+        study = msgspec.json.decode(path.read_bytes())
+        study["scale"] = msgspec.to_builtins(predict(STEP, cluster))
+        path.write_bytes(msgspec.json.encode(study))
+    assert run("--quiet", "--from", str(stored), "--gpus-per-node", "2") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert ("what they add was not measured" in out) is not measured
+
+
 def test_errors_and_assumptions_are_on_the_first_screen(
     stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,8 +14,18 @@ from rich.console import Console
 from hotlap import records
 from hotlap.cli import doctor as command
 from hotlap.errors import HotlapError, UsageError
+from hotlap.experiment.collective_rates import collectives_request
 from hotlap.machine.collectives import SIZES, fitted, rate_of
-from hotlap.records import Accelerator, CollectiveRates, Machine
+from hotlap.machine.exchanges import PART_BYTES
+from hotlap.records import (
+    Accelerator,
+    CollectiveRates,
+    CollectivesRequest,
+    Machine,
+    OptimizerFacts,
+    ScriptFacts,
+    TrainedParts,
+)
 from hotlap.render.doctor import doctor
 from hotlap.trial.collectives import measured_collectives
 
@@ -57,6 +67,42 @@ def test_real_collectives_between_two_processes() -> None:
         assert [size for size, _ in it.seconds_by_bytes] == list(SIZES)
         assert it.bytes_per_second > 0 and it.latency_seconds >= 0
     assert found.hidden_share is not None and 0 <= found.hidden_share <= 1
+
+
+ADDED = ["fsdp2-gather", "fsdp2-scatter", "fsdp2-update", "zero-1-update"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [TrainedParts(parameters=3), TrainedParts(parameters=1, optimizer="SGD", foreach=True)],
+    ids=["as torch decides", "foreach"],
+)
+def test_what_strategies_do_with_parts_of_a_model_is_measured_too(parts: TrainedParts) -> None:
+    found = {it.name: it for it in measured_collectives(2, parts=parts, seconds=0.5).rates}
+    assert list(found)[3:] == ADDED
+    of_part, of_parameter = list(PART_BYTES), [it // parts.parameters for it in PART_BYTES]
+    for name, sizes in zip(ADDED, (of_part, of_part, of_parameter, of_parameter), strict=True):
+        assert [size for size, _ in found[name].seconds_by_bytes] == sizes
+        assert all(seconds > 0 for _, seconds in found[name].seconds_by_bytes)
+    largest = {name: rate.seconds_by_bytes[-1][1] for name, rate in found.items()}
+    assert largest["fsdp2-gather"] > largest["fsdp2-update"], "a whole part is copied, and one parameter is updated"
+
+
+def test_collectives_are_measured_where_torch_refuses_the_optimizer() -> None:
+    both = TrainedParts(optimizer="SGD", fused=True, foreach=True)
+    assert [it.name for it in measured_collectives(2, parts=both, seconds=0.5).rates] == [
+        "all-reduce", "all-gather", "reduce-scatter",
+    ]  # fmt: skip
+
+
+def test_scripts_on_the_processor_are_asked_about_with_parts_like_their_own() -> None:
+    own = OptimizerFacts(kind="SGD", parameters=10, learning_rate=0.1, foreach=False)
+    asked = collectives_request(ScriptFacts(optimizers=(own,)), 2, 12)
+    assert asked.parts == TrainedParts(parameters=12, optimizer="SGD", foreach=False)
+    other = msgspec.structs.replace(own, kind="Muon", from_torch=False)
+    assert collectives_request(ScriptFacts(optimizers=(other,)), 2).parts == TrainedParts()
+    on_device = collectives_request(ScriptFacts(device="cuda:0", optimizers=(own,)), 4, 12)
+    assert on_device == CollectivesRequest(processes=4, device="cuda")
 
 
 @pytest.mark.parametrize("processes", [1, 65])

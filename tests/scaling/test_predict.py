@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from hotlap.records import Cluster, CollectiveRate, Link, MeasuredStep, ReadyGradient, ValidatedError
+from hotlap.records import Cluster, CollectiveName, CollectiveRate, Link, MeasuredStep, ReadyGradient, ValidatedError
 from hotlap.scaling import predict, rank_counts
 from hotlap.scaling.arithmetic import checkpoint_interval, cost_per_million, expected_largest, peak_bytes
 from hotlap.scaling.links import collective_seconds
@@ -110,6 +110,45 @@ def test_a_measured_rate_is_used_as_it_was_measured() -> None:
     assert collective_seconds("all-reduce", 100, 2, here) == pytest.approx(1.25)
     # As a ring of four: 6 messages of a quarter of the bytes, where two ranks had 2 of a half.
     assert collective_seconds("all-reduce", 100, 4, here) == pytest.approx(6 * (0.125 + 25 / 100.0))
+
+
+def rate_of(name: CollectiveName, seconds: float, processes: int = 2) -> CollectiveRate:
+    return CollectiveRate(
+        name=name, backend="gloo", processes=processes, latency_seconds=seconds, bytes_per_second=1e18
+    )
+
+
+def test_what_a_strategy_does_is_used_as_it_was_measured() -> None:
+    here = cluster(measured=(rate_of("all-gather", 0.25), rate_of("fsdp2-gather", 1.0), rate_of("fsdp2-update", 0.5)))
+    assert collective_seconds("fsdp2-gather", 100, 2, here) == pytest.approx(1.0)
+    assert collective_seconds("fsdp2-update", 100, 2, here) == pytest.approx(0.5)
+
+
+def test_between_more_ranks_only_the_collective_takes_longer() -> None:
+    here = cluster(measured=(rate_of("all-gather", 0.25), rate_of("fsdp2-gather", 1.0), rate_of("fsdp2-update", 0.5)))
+    assert collective_seconds("fsdp2-gather", 100, 5, here) == pytest.approx(4 * 0.25 + 0.75)
+    assert collective_seconds("fsdp2-update", 100, 5, here) == pytest.approx(0.5)
+
+
+def test_calls_that_do_not_wait_for_each_other_take_less_than_one_by_one() -> None:
+    here = cluster(measured=(rate_of("all-gather", 0.25), rate_of("zero-1-update", 0.1)))
+    assert collective_seconds("zero-1-update", 100, 2, here) == pytest.approx(0.1)
+    assert collective_seconds("zero-1-update", 100, 3, here) == pytest.approx(2 * 0.25 - 0.15)
+
+
+def test_without_a_measurement_a_strategy_takes_what_its_collectives_take() -> None:
+    link = Link(bytes_per_second=100.0, latency_seconds=0.5)
+    assert collective_seconds("fsdp2-gather", 400, 4, cluster(link)) == pytest.approx(3 * (0.5 + 1.0))
+    assert collective_seconds("fsdp2-scatter", 400, 4, cluster(link)) == pytest.approx(3 * (0.5 + 1.0))
+    assert collective_seconds("fsdp2-update", 400, 4, cluster(link)) == 0.0
+
+
+def test_parts_and_updates_of_fsdp2_are_counted() -> None:
+    """Four parts are gathered for forward, three of them again for backward, and all are reduced."""
+    measured = (rate_of("fsdp2-gather", 0.1), rate_of("fsdp2-scatter", 0.01), rate_of("fsdp2-update", 0.001))
+    here = cluster(each=2, measured=measured, cores=2)
+    expected = 3.0 + 0.5 / 2 + 7 * 0.1 + 4 * 0.01 + 4 * 0.001
+    assert point_of(STEP, here, 2, "fsdp2").step_seconds == pytest.approx(expected)
 
 
 @given(some.integers(1, 2000), some.floats(0, 1e12), some.sampled_from(("all-reduce", "all-gather", "reduce-scatter")))

@@ -54,6 +54,24 @@ def test_slow_links_make_what_sends_more_slower() -> None:
     assert fast.compared(SHARDED).ratio < comparer.compared(SHARDED).ratio
 
 
+def test_a_sharded_script_updates_its_share_of_the_parameters() -> None:
+    """Replicated, each rank would update all of them."""
+    comparer = Comparer(STEP, cluster(1e15, latency=0.0), 2, SHARDED)
+    assert comparer.compared(DDP).ratio == pytest.approx(1 + 0.04 / 0.44, rel=1e-6)
+
+
+def test_what_updating_shards_takes_beside_computing_is_not_taken_over() -> None:
+    free, update = cluster(1e15, latency=0.0), 0.001
+    rate = CollectiveRate(
+        name="fsdp2-update", backend="gloo", processes=2, latency_seconds=update, bytes_per_second=1e15
+    )
+    here = msgspec.structs.replace(free, measured=(*free.measured, rate))
+    to_ddp = Comparer(STEP, here, 2, SHARDED).compared(DDP).ratio
+    assert to_ddp == pytest.approx((0.4 + 2 * (0.04 - 10 * update)) / 0.44, rel=1e-6)
+    to_sharded = Comparer(STEP, here, 2, DDP).compared(SHARDED).ratio
+    assert to_sharded == pytest.approx((0.4 + 0.02 + 10 * update) / 0.44, rel=1e-6)
+
+
 def test_sending_updated_weights_moves_all_of_them_to_each_rank() -> None:
     """On two ranks a broadcast moves twice what an all-gather of the same buffer does, in one bucket of each rank."""
     comparer = Comparer(msgspec.structs.replace(STEP, optimizer_seconds=0.0), cluster(1e9), 2, DDP)

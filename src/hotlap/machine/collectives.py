@@ -6,7 +6,8 @@ Runs in several processes that a launcher starts::
 
 of which the first writes one JSON object of :class:`hotlap.records.CollectiveRates`. The backend is gloo on the
 processor and NCCL on CUDA devices. A time is that of the slowest process, the median of many tries between barriers.
-Bytes are those of the whole buffer: what all processes have after an all-gather and before a reduce-scatter.
+Bytes are those of the whole buffer: what all processes have after an all-gather and before a reduce-scatter. With
+``--parts`` what strategies do with parts of a model is measured too (:mod:`hotlap.machine.exchanges`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import argparse
 import math
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -24,7 +24,9 @@ from typing import Any
 import msgspec
 
 from hotlap.errors import UsageError
-from hotlap.records import CollectiveName, CollectiveRate, CollectiveRates
+from hotlap.machine.exchanges import Points, added_seconds
+from hotlap.machine.slowest import Stopwatch
+from hotlap.records import CollectiveName, CollectiveRate, CollectiveRates, TrainedParts
 
 SIZES = tuple(4**power for power in range(5, 13))
 """In bytes, from 1 KiB to 16 MiB: gloo and NCCL choose other algorithms outside of it."""
@@ -95,31 +97,42 @@ def rate_of(name: CollectiveName, backend: str, processes: int, points: Sequence
     )
 
 
-def measure(device: str, seconds: float) -> CollectiveRates:
+def measure(device: str, seconds: float, parts: TrainedParts | None = None) -> CollectiveRates:
     """Measure the collectives of the process group that is initialised; all of its processes must call this.
 
-    Raises :class:`UsageError` for seconds below 0.5 or above 600.
+    On the processor, what strategies do with ``parts`` of a model is measured for as long again. Raises
+    :class:`UsageError` for seconds below 0.5 or above 600.
     """
     import torch
     import torch.distributed as dist
 
     if not 0.5 <= seconds <= 600:
         raise UsageError(f"{seconds} seconds is out of range.", remedy="Give between 0.5 and 600 seconds.")
-    bench = _Bench(torch, dist, device)
+    stopwatch = Stopwatch(torch, dist, device)
+    bench = _Bench(torch, dist, stopwatch)
     share = seconds * (1 - _SHARE_OF_OVERLAP) / (len(_NAMES) * len(SIZES))
-    rates = []
-    for name in _NAMES:
-        points = [(size, bench.median_seconds(bench.collective(name, size), share)) for size in SIZES]
-        rates.append(rate_of(name, str(dist.get_backend()), dist.get_world_size(), points))
-    return CollectiveRates(rates=tuple(rates), hidden_share=bench.hidden_share())
+    points = {name: [(it, bench.median_seconds(bench.collective(name, it), share)) for it in SIZES] for name in _NAMES}
+    hidden = bench.hidden_share()
+    if parts is not None and device == "cpu":
+        points |= _added(stopwatch, seconds, parts)
+    backend = str(dist.get_backend())
+    rates = tuple(rate_of(name, backend, stopwatch.processes, it) for name, it in points.items())
+    return CollectiveRates(rates=rates, hidden_share=hidden)
+
+
+def _added(stopwatch: Stopwatch, seconds: float, parts: TrainedParts) -> Points:
+    """What strategies add; nothing where this torch refuses a strategy with such an optimizer, in all processes."""
+    try:
+        return added_seconds(stopwatch, seconds, parts)
+    except (ImportError, RuntimeError, TypeError, ValueError) as error:
+        sys.stderr.write(f"What strategies add was not measured: {error}\n")
+        return {}
 
 
 class _Bench:
-    def __init__(self, torch: Any, dist: Any, device: str) -> None:
-        self._torch, self._dist = torch, dist
-        self._size = dist.get_world_size()
-        self._place = torch.device(device, torch.cuda.current_device()) if device == "cuda" else torch.device(device)
-        self._wait: Callable[[], None] = torch.cuda.synchronize if device == "cuda" else lambda: None
+    def __init__(self, torch: Any, dist: Any, stopwatch: Stopwatch) -> None:
+        self._torch, self._dist, self._stopwatch = torch, dist, stopwatch
+        self._size, self._place = stopwatch.processes, stopwatch.place
 
     def collective(self, name: CollectiveName, size: int) -> Callable[[], None]:
         """A call of the collective over a buffer of ``size`` bytes."""
@@ -135,17 +148,17 @@ class _Bench:
 
     def median_seconds(self, call: Callable[[], None], seconds: float) -> float:
         """The median over as many tries as the time allows, each as long as on the slowest process."""
-        first = self._slowest([self._timed(call) for _ in range(2)])
+        first = self._times(call, 2)
         tries = max(_FEWEST_TRIES, min(_MOST_TRIES, int(seconds / max(first[-1], 1e-7))))
-        return median(self._slowest([self._timed(call) for _ in range(tries)]))
+        return median(self._times(call, tries))
 
     def hidden_share(self) -> float:
         """By how much a computation and an all-reduce at the same time are shorter than one after the other."""
         torch, dist = self._torch, self._dist
         buffer = torch.ones(_OVERLAP_BYTES // 4, device=self._place)
         matrix = torch.ones(_SIDE, _SIDE, device=self._place)
-        exchange = median(self._slowest([self._timed(lambda: dist.all_reduce(buffer.fill_(1.0))) for _ in range(3)]))
-        product = median(self._slowest([self._timed(lambda: matrix @ matrix) for _ in range(3)]))
+        exchange = median(self._times(lambda: dist.all_reduce(buffer.fill_(1.0)), 3))
+        product = median(self._times(lambda: matrix @ matrix, 3))
         products = max(1, round(exchange / product))
 
         def compute() -> None:
@@ -157,24 +170,12 @@ class _Bench:
             compute()
             work.wait()
 
-        apart = [exchange, median(self._slowest([self._timed(compute) for _ in range(_OVERLAP_TRIES)]))]
-        together = median(self._slowest([self._timed(both) for _ in range(_OVERLAP_TRIES)]))
+        apart = [exchange, median(self._times(compute, _OVERLAP_TRIES))]
+        together = median(self._times(both, _OVERLAP_TRIES))
         return max(0.0, min(1.0, (sum(apart) - together) / min(apart)))
 
-    def _timed(self, call: Callable[[], Any]) -> float:
-        self._dist.barrier()
-        self._wait()
-        began = time.perf_counter()
-        call()
-        self._wait()
-        return time.perf_counter() - began
-
-    def _slowest(self, seconds: list[float]) -> list[float]:
-        """Each time as the slowest process saw it: all processes decide by the same numbers."""
-        times = self._torch.tensor(seconds, dtype=self._torch.float64, device=self._place)
-        self._dist.all_reduce(times, op=self._dist.ReduceOp.MAX)
-        found: list[float] = times.tolist()
-        return found
+    def _times(self, call: Callable[[], Any], tries: int) -> list[float]:
+        return self._stopwatch.slowest([self._stopwatch.timed(call) for _ in range(tries)])
 
 
 def main(words: list[str]) -> int:
@@ -185,13 +186,15 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m hotlap.machine.collectives")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--parts", help="JSON of hotlap.records.TrainedParts: also what strategies do with these")
     choices = parser.parse_args(words)
+    parts = msgspec.json.decode(choices.parts, type=TrainedParts) if choices.parts else None
     torch.set_num_threads(1)
     if choices.device == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     dist.init_process_group("nccl" if choices.device == "cuda" else "gloo")
     try:
-        found = measure(choices.device, choices.seconds)
+        found = measure(choices.device, choices.seconds, parts)
         if dist.get_rank() == 0:
             sys.stdout.write(msgspec.json.encode(found).decode())
             sys.stdout.flush()
@@ -202,4 +205,7 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    # Without the destructors of torch: threads of its process groups that outlive them end a process by SIGABRT
+    # ("terminate called without an active exception"), about once in ten times after FSDP2.
+    os._exit(status)

@@ -12,6 +12,7 @@ import msgspec
 
 from hotlap.errors import HotlapError, ScriptError, UsageError
 from hotlap.experiment.ceilings import Bounds, flop_utilisation
+from hotlap.experiment.collective_rates import collectives_request
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.observe import command_line
 from hotlap.experiment.options import Options, ScaleChoices, check
@@ -26,7 +27,6 @@ from hotlap.records import (
     AccountMemory,
     Cluster,
     CollectiveRates,
-    CollectivesRequest,
     Link,
     Machine,
     MeasuredStep,
@@ -39,6 +39,7 @@ from hotlap.records import (
     Workload,
 )
 from hotlap.scaling import predict, step_of
+from hotlap.scaling.links import ADDED
 from hotlap.scaling.published import Device, devices, validated_errors
 from hotlap.study import Journal, load_study
 from hotlap.traces import read_trace
@@ -90,7 +91,7 @@ def _measure(trials: Trials, draft: StudyDraft) -> None:
     draft.update(memory=memory)
     step = _step(draft.study, memory)
     choices = trials.options.scale
-    rates = _collectives(trials, draft, observation.facts, machine)
+    rates = _collectives(trials, draft, observation.facts, machine, step)
     try:
         found = predicted(step, observation.facts, machine, choices, rates, draft.study.model_flop_utilisation)
     except UsageError:
@@ -143,9 +144,10 @@ def _devices_here(choices: ScaleChoices, machine: Machine) -> int:
 
 
 def _collectives(
-    trials: Trials, draft: StudyDraft, facts: ScriptFacts, machine: Machine
+    trials: Trials, draft: StudyDraft, facts: ScriptFacts, machine: Machine, step: MeasuredStep
 ) -> tuple[CollectiveRates, ...]:
-    """Measured for two and for four processes, unless the links within a node are known."""
+    """Measured for two and for four processes, unless the links within a node are known; with what strategies do with
+    parts like those of the script's model."""
     choices = trials.options.scale
     here = _devices_here(choices, machine)
     if choices.device or choices.node_link or here < 2:
@@ -159,7 +161,8 @@ def _collectives(
         )
     counts = sorted({2, min(_MOST_MEASURED_PROCESSES, most)})
     draft.report("profile", "Collectives between processes of this machine")
-    rates = tuple(trials.executor.collectives(CollectivesRequest(processes=it, device=kind)) for it in counts)
+    parameters = max(1, round(len(step.gradients) / step.units))
+    rates = tuple(trials.executor.collectives(collectives_request(facts, it, parameters)) for it in counts)
     error = next((it.error for it in rates if it.error), "")
     if error:
         raise HotlapError(error, remedy="Give --node-link to do without the measurement.")
@@ -241,6 +244,8 @@ def predicted(
     hidden = min((it.hidden_share for it in rates if it.hidden_share is not None), default=1.0)
     if not rates and here > 1:
         assumed.append("Collectives reach the given bandwidth, and do not slow computing down.")
+    if rates and step.threads and not any(rate.name in ADDED for it in rates for rate in it.rates):
+        assumed.append("FSDP2 and ZeRO-1 do nothing but compute and exchange: what they add was not measured.")
     if choices.nodes > 1 and not choices.link_seconds:
         assumed.append("Messages between nodes have no latency: --link-latency gives it.")
     if facts.backwards_per_step > 1:

@@ -1,6 +1,4 @@
-"""The frozen records that rooms exchange: no logic and no torch, since the training process imports them too.
-
-Unknown fields of JSON are ignored, and new ones have defaults. Names carry units."""
+"""The frozen records that rooms exchange: no logic and no torch, since the training process imports them too."""
 
 from __future__ import annotations
 
@@ -140,7 +138,6 @@ from hotlap.records.quality import (
     Proof,
     Quality,
     QualityVerdict,
-    Sameness,
     ScoreQuality,
     TaskQuality,
 )
@@ -172,6 +169,7 @@ from hotlap.records.scaling import (
     CollectiveRate,
     CollectiveRates,
     Link,
+    MeasuredOptimizer,
     MeasuredStep,
     ProcessRate,
     ProcessScaling,
@@ -183,6 +181,7 @@ from hotlap.records.scaling import (
     StrategyChange,
     StrategyChoice,
     StrategyForecast,
+    TrainedParts,
     ValidatedError,
 )
 from hotlap.records.script import (
@@ -361,6 +360,7 @@ __all__ = [
     "Machine",
     "MeasureBlocks",
     "MeasureGradientNoise",
+    "MeasuredOptimizer",
     "MeasuredRates",
     "MeasuredStep",
     "Measurement",
@@ -434,7 +434,6 @@ __all__ = [
     "RoundWeights",
     "Run",
     "RunAccount",
-    "Sameness",
     "SampleSource",
     "ScaleLimit",
     "ScalePoint",
@@ -479,6 +478,7 @@ __all__ = [
     "TokenDifference",
     "TopStatement",
     "TorchDevice",
+    "TrainedParts",
     "TrialCluster",
     "TurnRequest",
     "UseArtefact",

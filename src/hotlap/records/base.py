@@ -11,4 +11,7 @@ Values: TypeAlias = tuple[tuple[str, Value], ...]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all records: immutable, keyword-only, compared by value."""
+    """Base of all records: immutable, keyword-only, compared by value.
+
+    Unknown fields of JSON are ignored, and new ones have defaults. Names carry units.
+    """

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from hotlap.records.base import Record
 from hotlap.records.instruments import Instrument
+from hotlap.records.scaling import TrainedParts
 from hotlap.records.workload import Plan, StepSource, Workload
 
 _Kind = TypeVar("_Kind", bound=Record)
@@ -43,10 +44,14 @@ class Slot(Record, frozen=True, kw_only=True):
 
 
 class CollectivesRequest(Record, frozen=True, kw_only=True):
-    """Time collectives between so many processes, on the ``device`` that they compute on: ``cpu`` or ``cuda``."""
+    """Time collectives between so many processes, on the ``device`` that they compute on: ``cpu`` or ``cuda``.
+
+    Between processes that compute on the processor, also what strategies do with ``parts`` of a model (None: not).
+    """
 
     processes: int
     device: str = "cpu"
+    parts: TrainedParts | None = None
 
 
 class LaunchRequest(Record, frozen=True, kw_only=True):

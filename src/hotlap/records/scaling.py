@@ -8,12 +8,30 @@ from hotlap.records.base import Record
 from hotlap.records.estimate import Estimate
 from hotlap.records.workload import Setting
 
-CollectiveName: TypeAlias = Literal["all-reduce", "all-gather", "reduce-scatter"]
+CollectiveName: TypeAlias = Literal[
+    "all-reduce", "all-gather", "reduce-scatter", "fsdp2-gather", "fsdp2-scatter", "fsdp2-update", "zero-1-update"
+]
+"""Collectives, and what strategies do with them: FSDP2's gathering of a part of the model, and what it does with the
+gradients of one; its update of a parameter, and ZeRO-1's, beside computing."""
+
+
+MeasuredOptimizer: TypeAlias = Literal["AdamW", "Adam", "SGD"]
+
+
+class TrainedParts(Record, frozen=True, kw_only=True):
+    """The parts into which FSDP2 divides a model: so many ``parameters`` each, updated by that class of
+    ``torch.optim``, whose implementation is as the script asks for it (None: as torch decides)."""
+
+    parameters: int = 8
+    optimizer: MeasuredOptimizer = "AdamW"
+    fused: bool | None = None
+    foreach: bool | None = None
 
 
 class CollectiveRate(Record, frozen=True, kw_only=True):
     """What one collective takes between ``processes``: ``latency_seconds`` plus the whole buffer's bytes divided by
-    ``bytes_per_second``, fitted to the median times in ``seconds_by_bytes``.
+    ``bytes_per_second``, fitted to the median times in ``seconds_by_bytes``. Bytes of what a strategy does are those of
+    the whole part or parameter.
 
     ``latency_error_seconds`` and ``bandwidth_error`` are standard errors of the fit, the second as a share of the
     bandwidth. ``largest_error`` is the largest share by which a point is off the line.

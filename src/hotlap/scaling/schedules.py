@@ -102,8 +102,17 @@ def _replicated(step: MeasuredStep, ranks: int, cost: Cost, slowdown: float, *, 
 
 def _sent_one_by_one(step: MeasuredStep, cost: Cost) -> float:
     """Each parameter is sent by itself, so that many small ones take many latencies."""
+    return _of_each_parameter("zero-1-update", step, cost)
+
+
+def sharded_update_seconds(step: MeasuredStep, cost: Cost) -> float:
+    """What updating sharded parameters takes beside computing."""
+    return _of_each_parameter("fsdp2-update", step, cost)
+
+
+def _of_each_parameter(name: CollectiveName, step: MeasuredStep, cost: Cost) -> float:
     growth = step.parameter_bytes / (sum(it.size_bytes for it in step.gradients) or 1)
-    return sum(cost("all-gather", growth * it.size_bytes) for it in step.gradients)
+    return sum(cost(name, growth * it.size_bytes) for it in step.gradients)
 
 
 def _sent_in_buckets(step: MeasuredStep, ranks: int, cost: Cost) -> float:
@@ -124,7 +133,7 @@ def _sharded(step: MeasuredStep, ranks: int, cost: Cost, slowdown: float, *, res
     for part in reversed(parts):
         share = part.backward_seconds / timed if step.backward_seconds else 1 / len(parts)
         _gathered(
-            tasks, computed, cost("all-gather", growth * part.size_bytes), slowdown * share * step.forward_seconds
+            tasks, computed, cost("fsdp2-gather", growth * part.size_bytes), slowdown * share * step.forward_seconds
         )
     reduced: list[int] = []
     gathered: tuple[int, ...] = ()  # the last part is kept from forward
@@ -133,13 +142,14 @@ def _sharded(step: MeasuredStep, ranks: int, cost: Cost, slowdown: float, *, res
         computed.append(len(tasks) - 1)
         if reshards and number + 1 < len(parts):
             size_bytes = growth * parts[number + 1].size_bytes
-            tasks.append(Task("communicate", cost("all-gather", size_bytes), (computed[-2],)))
+            tasks.append(Task("communicate", cost("fsdp2-gather", size_bytes), (computed[-2],)))
             gathered = (len(tasks) - 1,)
-        tasks.append(Task("communicate", cost("reduce-scatter", part.size_bytes), (computed[-1],)))
+        tasks.append(Task("communicate", cost("fsdp2-scatter", part.size_bytes), (computed[-1],)))
         reduced.append(len(tasks) - 1)
     rest = step.backward_seconds - sum(it.backward_seconds for it in parts)
     tasks.append(Task("compute", slowdown * max(0.0, rest)))
-    tasks.append(Task("compute", slowdown * step.optimizer_seconds / ranks, tuple(reduced)))
+    update = slowdown * step.optimizer_seconds / ranks + sharded_update_seconds(step, cost)
+    tasks.append(Task("compute", update, tuple(reduced)))
     return tasks
 
 

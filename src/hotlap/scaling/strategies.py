@@ -16,7 +16,7 @@ from hotlap.records import Cluster, CollectiveName, MeasuredStep, Strategy, Vali
 from hotlap.scaling.arithmetic import peak_bytes
 from hotlap.scaling.links import collective_seconds
 from hotlap.scaling.predict import hidden_share_of
-from hotlap.scaling.schedules import tasks_of
+from hotlap.scaling.schedules import sharded_update_seconds, tasks_of
 from hotlap.scaling.simulate import Simulated, simulate
 
 _HALVINGS = 40
@@ -45,7 +45,7 @@ class Comparer:
 
     def __init__(self, step: MeasuredStep, cluster: Cluster, ranks: int, own: Way, *, copies: int = 2) -> None:
         self._cluster, self._ranks, self._copies = cluster, ranks, copies
-        self._step = self._without_exchange(step, own)
+        self._step = self._without_exchange(self._with_whole_update(step, own), own, step.seconds)
         self._own = self._simulated(self._step, own)
         self.exposed_seconds = self._own.exposed_seconds
 
@@ -56,19 +56,26 @@ class Comparer:
         return Compared(found.seconds / self._own.seconds, peak)
 
     def _simulated(self, step: MeasuredStep, way: Way) -> Simulated:
-        def cost(name: CollectiveName, size_bytes: float) -> float:
-            return collective_seconds(name, size_bytes, self._ranks, self._cluster)
-
-        tasks = tasks_of(way.strategy, step, self._ranks, cost, reshards=way.reshards, in_buckets=True)
+        tasks = tasks_of(way.strategy, step, self._ranks, self._cost, reshards=way.reshards, in_buckets=True)
         return simulate(tasks, hidden_share_of(way.strategy, self._cluster))
 
-    def _without_exchange(self, step: MeasuredStep, own: Way) -> MeasuredStep:
+    def _cost(self, name: CollectiveName, size_bytes: float) -> float:
+        return collective_seconds(name, size_bytes, self._ranks, self._cluster)
+
+    def _with_whole_update(self, step: MeasuredStep, own: Way) -> MeasuredStep:
+        """The step with the update of all parameters, of which FSDP2's rank computed its share."""
+        if own.strategy != "fsdp2":
+            return step
+        computed = max(0.0, step.optimizer_seconds - sharded_update_seconds(step, self._cost))
+        return msgspec.structs.replace(step, optimizer_seconds=self._ranks * computed)
+
+    def _without_exchange(self, step: MeasuredStep, own: Way, measured_seconds: float) -> MeasuredStep:
         low, high = 0.0, 1.0
-        if self._simulated(_shortened(step, own, low), own).seconds > step.seconds:
+        if self._simulated(_shortened(step, own, low), own).seconds > measured_seconds:
             raise ValueError("the measured collectives take longer than the step")
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            too_long = self._simulated(_shortened(step, own, middle), own).seconds > step.seconds
+            too_long = self._simulated(_shortened(step, own, middle), own).seconds > measured_seconds
             low, high = (low, middle) if too_long else (middle, high)
         return _shortened(step, own, high)
 

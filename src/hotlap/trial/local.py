@@ -90,7 +90,7 @@ class LocalExecutor(OneSlot):
 
     def collectives(self, request: CollectivesRequest) -> CollectiveRates:
         """Collectives between processes of our own, which end with us."""
-        return measured_collectives(request.processes, request.device)
+        return measured_collectives(request.processes, request.device, parts=request.parts)
 
     def launch(self, request: LaunchRequest) -> Run:
         """One child alone, until the wanted steps are done, its time is over, or it ends by itself.
