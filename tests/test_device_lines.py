@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from types import CodeType
 
+import msgspec
 import pytest
 from bench.device_lines import report
 from bench.device_lines.branches import SOURCES, device_lines, lines_elsewhere
@@ -20,6 +21,8 @@ from bench.device_lines.pieces import Pieces, files_of_tests
 from bench.device_lines.runs import RUNS, files_of
 from simulated.environment import SITE
 from simulated.lines import with_probes
+
+from hotlap.records import PhaseAccount
 
 TABLE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks" / "device-lines.json"
 
@@ -222,7 +225,7 @@ GPU_RESULT = {
     "naive": {
         "lstm": {
             "plan": {"settings": [{"lever": "mixed-precision", "values": []}]},
-            "before": {"wall": 0.1, "data_wait": 0.02, "forward": 0.0},
+            "before": msgspec.to_builtins(PhaseAccount(wall=0.1, phases=(("data_wait", 0.02), ("forward", 0.0)))),
             "after": None,
         }
     },

@@ -49,6 +49,6 @@ def _benchmarked(data: Any) -> Iterator[tuple[str, str]]:
         for setting in result["plan"]["settings"]:
             yield "lever", setting["lever"]
         for account in (result["before"], result["after"]):
-            for phase, seconds in (account or {}).items():
-                if isinstance(seconds, float) and seconds > 0:
+            for phase, seconds in (account or {}).get("phases", ()):
+                if seconds > 0:
                     yield "phase", phase.replace("_", "-")

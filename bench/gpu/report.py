@@ -49,12 +49,22 @@ def data(found: Findings) -> dict[str, Any]:
         "hooks": found.hooks,
         "false_alarms": msgspec.to_builtins(found.false_alarms),
         "naive": {
-            name: {"script": naive.script.name, "arguments": naive.arguments, **msgspec.to_builtins(result)}
+            name: {"script": naive.script.name, "arguments": naive.arguments, **_told(result)}
             for name, (naive, result) in found.naive.items()
         },
         "failures": found.failures,
         "seconds": found.seconds,
     }
+
+
+def _told(result: Result) -> dict[str, Any]:
+    """The result without the folders of the machine, which say nothing to anybody else."""
+    told: dict[str, Any] = msgspec.to_builtins(result)
+    for kind in ("graph_breaks", "recompiles", "fallbacks"):
+        for it in (told["compile"] or {}).get(kind, ()):
+            _, _, inside = it["file"].rpartition("site-packages/")
+            it["file"] = inside if "site-packages/" in it["file"] else it["file"].rpartition("/")[2]
+    return told
 
 
 def interval(it: Estimate) -> str:
@@ -152,7 +162,7 @@ def _hooks(rows: list[dict[str, float | str | bool]]) -> str:
             f"{float(it['cost_seconds']) * 1e6:+.1f} µs "
             f"({float(it['low_seconds']) * 1e6:+.1f} to {float(it['high_seconds']) * 1e6:+.1f})",
             f"{float(it['allowed_seconds']) * 1e6:.0f} µs",
-            "yes" if it["kept"] else "NO",
+            str(it["kept"]),
         ]
         for it in rows
     ]
