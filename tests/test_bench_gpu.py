@@ -87,6 +87,12 @@ def test_a_part_that_fails_is_reported_and_the_others_go_on(tmp_path: Path, monk
 
 
 def test_what_the_hooks_cost_is_judged_as_it_was_measured() -> None:
-    row = {"kind": "tiny", "plain_seconds": 1e-3, "cost_seconds": 3e-4, "low_seconds": 2e-4, "high_seconds": 4e-4}
+    row: dict[str, float | str | bool] = {
+        "kind": "tiny",
+        "plain_seconds": 1e-3,
+        "cost_seconds": 3e-4,
+        "low_seconds": 2e-4,
+        "high_seconds": 4e-4,
+    }
     found = Findings(hooks=[{**row, "allowed_seconds": 25e-6, "kept": "no"}])
     assert "| tiny | 1000 µs | +300.0 µs (+200.0 to +400.0) | 25 µs | no |" in report.markdown(found)

@@ -19,6 +19,7 @@ from hotlap.machine.collectives import SIZES, fitted, rate_of
 from hotlap.machine.exchanges import PART_BYTES
 from hotlap.records import (
     Accelerator,
+    CollectiveRate,
     CollectiveRates,
     CollectivesRequest,
     Machine,
@@ -78,7 +79,7 @@ ADDED = ["fsdp2-gather", "fsdp2-scatter", "fsdp2-update", "zero-1-update"]
     ids=["as torch decides", "foreach"],
 )
 def test_what_strategies_do_with_parts_of_a_model_is_measured_too(parts: TrainedParts) -> None:
-    found = {it.name: it for it in measured_collectives(2, parts=parts, seconds=0.5).rates}
+    found: dict[str, CollectiveRate] = {it.name: it for it in measured_collectives(2, parts=parts, seconds=0.5).rates}
     assert list(found)[3:] == ADDED
     of_part, of_parameter = list(PART_BYTES), [it // parts.parameters for it in PART_BYTES]
     for name, sizes in zip(ADDED, (of_part, of_part, of_parameter, of_parameter), strict=True):

@@ -111,6 +111,13 @@ def test_a_device_that_others_compute_on_keeps_its_formats() -> None:
         assert set(with_ceilings(Machine(accelerators=(it,)), ceilings).accelerators[0].native_dtypes) == dtypes
 
 
+@pytest.mark.parametrize(("busy", "dtypes"), [(False, ("float32",)), (True, ("float32", "bfloat16"))])
+def test_a_busy_processor_keeps_its_formats(busy: bool, dtypes: tuple[str, ...]) -> None:
+    """With 14 of its 16 cores in use a Xeon was measured at a tenth of float32's rate in bfloat16; alone, at thrice."""
+    machine = Machine(native_dtypes=("float32", "bfloat16"))
+    assert with_ceilings(machine, rates(float32=53.0, bfloat16=4.4), busy=busy).native_dtypes == dtypes
+
+
 def test_without_a_measurement_the_claim_remains() -> None:
     assert confirmed(("float32", "bfloat16"), "cpu", Ceilings()) == ("float32", "bfloat16")
     assert confirmed(("float32", "bfloat16"), "cpu", rates(float32=1.0)) == ("float32", "bfloat16")

@@ -77,15 +77,16 @@ def machine_facts(root: Path = Path("/"), *, environment: Mapping[str, str] | No
     return _with_warnings(machine)
 
 
-def with_ceilings(machine: Machine, ceilings: Ceilings) -> Machine:
-    """The machine with its measured rates, its native dtypes confirmed or refuted by them, and fresh warnings."""
+def with_ceilings(machine: Machine, ceilings: Ceilings, *, busy: bool = False) -> Machine:
+    """The machine with its measured rates, its native dtypes confirmed or refuted by them, and fresh warnings.
+    ``busy``: other programs used the processor meanwhile."""
     first = machine.accelerators[0] if machine.accelerators else None
     devices = tuple(_confirmed_device(it, ceilings, like=first) for it in machine.accelerators)
     return _with_warnings(
         msgspec.structs.replace(
             machine,
             ceilings=ceilings,
-            native_dtypes=confirmed(machine.native_dtypes, "cpu", ceilings),
+            native_dtypes=confirmed(machine.native_dtypes, "cpu", ceilings, shared=busy),
             accelerators=devices,
         )
     )

@@ -11,6 +11,7 @@ from hotlap.errors import HotlapError
 from hotlap.machine.accelerators import as_torch_sees_them
 from hotlap.machine.ceilings import merged
 from hotlap.machine.facts import machine_facts, with_ceilings
+from hotlap.measure.disturbance import notable_load
 from hotlap.records import Ceilings, Machine, MeasuredRates, TorchDevice
 from hotlap.trial.others import busy_seconds
 from hotlap.trial.process import run_module
@@ -43,7 +44,8 @@ def measured_machine() -> Machine:
             waiting.append("cuda")
     facts = msgspec.structs.replace(facts, accelerators=as_torch_sees_them(devices, facts.accelerators))
     facts = msgspec.structs.replace(facts, suspends_devices=can_suspend(facts.accelerators))
-    measured = with_ceilings(facts, merged(ceilings.get("cuda", Ceilings()), ceilings.get("cpu", Ceilings())))
+    rates = merged(ceilings.get("cuda", Ceilings()), ceilings.get("cpu", Ceilings()))
+    measured = with_ceilings(facts, rates, busy=rates.other_load >= notable_load(facts.cores))
     return msgspec.structs.replace(measured, warnings=(*measured.warnings, *warnings.values()))
 
 
