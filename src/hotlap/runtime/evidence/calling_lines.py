@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import re
 from collections.abc import Mapping
 from types import CodeType
@@ -10,6 +9,7 @@ from typing import TypeAlias
 
 from hotlap.records import CallSite
 from hotlap.runtime.call_sites import is_users
+from hotlap.runtime.evidence.instructions import instructions
 
 Code: TypeAlias = CodeType | str
 """What the profiler calls a function: its code, or the name of one that is written in C."""
@@ -53,7 +53,7 @@ def _line_of_call(code: CodeType, name: str) -> int:
     return next(
         (
             it.positions.lineno
-            for it in dis.get_instructions(code)
+            for it in instructions(code)
             if it.opname.startswith("LOAD") and it.argval == name and it.positions and it.positions.lineno
         ),
         0,

@@ -11,6 +11,8 @@ from itertools import pairwise
 from types import CodeType
 from typing import NamedTuple
 
+from hotlap.runtime.evidence.instructions import instructions
+
 _FRESH = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDict"})
 _BUILDERS = frozenset({"BUILD_LIST", "BUILD_MAP", "BUILD_SET"})
 _BETWEEN = ("PUSH_NULL", "PRECALL", "CALL", "CACHE", "LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "COPY")
@@ -52,13 +54,13 @@ def gone_when_it_returns(running: Sequence[Running], function: str, name: str) -
 
 def _loops_around(code: CodeType, offset: int) -> list[tuple[int, int]]:
     """First and last offset of each loop around the position."""
-    jumps = (it for it in dis.get_instructions(code) if "JUMP_BACKWARD" in it.opname and isinstance(it.argval, int))
+    jumps = (it for it in instructions(code) if "JUMP_BACKWARD" in it.opname and isinstance(it.argval, int))
     return [(it.argval, it.offset) for it in jumps if it.argval <= offset <= it.offset]
 
 
 def _emptying(code: CodeType, path: Sequence[str]) -> Iterator[int]:
     """The offsets where ``path`` gets a new, empty container, or is cleared."""
-    steps = list(dis.get_instructions(code))
+    steps = list(instructions(code))
     for index, it in enumerate(steps):
         stored = it.opname.startswith("STORE") and it.argval == path[-1] and _is_fresh(steps[:index], path)
         loaded = [known.argval for known in steps[max(0, index - len(path)) : index]]
@@ -79,7 +81,7 @@ def _is_fresh(before: Sequence[dis.Instruction], path: Sequence[str]) -> bool:
 
 
 def _returned(code: CodeType, name: str) -> bool:
-    steps = list(dis.get_instructions(code))
+    steps = list(instructions(code))
     return any(
         it.opname.startswith("LOAD_FAST") and it.argval == name and after.opname == "RETURN_VALUE"
         for it, after in pairwise(steps)

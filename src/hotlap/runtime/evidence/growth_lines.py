@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dis
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from types import CodeType
 
 from hotlap.records import CallSite
+from hotlap.runtime.evidence.instructions import instructions
 
 _ADDING = frozenset({"append", "appendleft", "extend", "add", "update", "setdefault", "insert", "put"})
-_OF_A_VARIABLE = re.compile(r"(LOAD|STORE)_FAST")
 
 
 def growing_line(codes: Iterable[CodeType], path: Sequence[str]) -> CallSite | None:
@@ -24,7 +22,7 @@ def growing_line(codes: Iterable[CodeType], path: Sequence[str]) -> CallSite | N
 
 
 def _line_in(code: CodeType, path: tuple[str, ...]) -> int:
-    steps = list(_steps(code))
+    steps = [(it.opname, it.argval, it.positions.lineno or 0) for it in instructions(code) if it.positions is not None]
     for index in range(len(steps)):
         behind = index + len(path)
         if not _loads(steps[index:behind], path):
@@ -39,20 +37,6 @@ def _line_in(code: CodeType, path: tuple[str, ...]) -> int:
         if any(it[0].startswith("STORE") and it[1] == path[-1] and it[2] == line for it in steps[behind:]):
             return line
     return 0
-
-
-def _steps(code: CodeType) -> Iterator[tuple[str, object, int]]:
-    """The name, the argument and the line of each instruction. From Python 3.13 on one may load or store two variables:
-    that counts as two."""
-    for it in dis.get_instructions(code):
-        if it.positions is None:
-            continue
-        both = _OF_A_VARIABLE.findall(it.opname)
-        line = it.positions.lineno or 0
-        if len(both) == 2 and isinstance(it.argval, tuple):
-            yield from ((operation, name, line) for operation, name in zip(both, it.argval, strict=True))
-        else:
-            yield it.opname, it.argval, line
 
 
 def _loads(steps: Sequence[tuple[str, object, int]], path: tuple[str, ...]) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from types import CodeType, ModuleType
 from typing import Any
 
+from hotlap.runtime.evidence.instructions import instructions
+
 OPERATOR = "operator"
 """The line computes without a call: ``a * b``, ``x[i]``. Another thread gets the interpreter between two lines of
 Python, or when a function of C releases it, so a thread that is sampled in the middle of this runs an operator of torch
@@ -45,7 +47,7 @@ class NativeCalls:
         if len(code.co_code) > 2 * _MOST_INSTRUCTIONS:
             return ""
         before: list[dis.Instruction] = []
-        for it in dis.get_instructions(code):
+        for it in instructions(code):
             if it.offset > offset:
                 break
             before.append(it)
