@@ -9,6 +9,8 @@ VENV ?= .venv
 TORCH := torch==2.13.0
 OLDEST_TORCH := torch==2.6.0
 OLDEST_READY := .venv-oldest-torch/.ready
+NEWEST_PYTHON ?= python3.13
+NEWEST_READY := .venv-newest-python/.ready
 PYTEST_ARGS ?=
 # Most tests wait for a child that imports torch, on one core. PYTEST_ARGS="-n 0" runs them in one process.
 TEST_PROCESSES := 2
@@ -28,7 +30,7 @@ TEST_READY := $(VENV)/.ready-test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help browser docs screenshots demo test test-all test-oldest-torch test-gpu test-device device-demo device-findings device-lines bench bench-lint-precision bench-harmless bench-storm bench-gpu bench-gpu-findings lint clean
+.PHONY: help browser docs screenshots demo test test-all test-oldest-torch test-newest-python test-gpu test-device device-demo device-findings device-lines bench bench-lint-precision bench-harmless bench-storm bench-gpu bench-gpu-findings lint clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -44,6 +46,9 @@ test-all: lint browser  ## every test that needs no accelerator, slow ones too
 
 test-oldest-torch: $(OLDEST_READY)  ## the tests of the rooms that use torch, with the oldest version that hotlap supports
 	PYTHONPATH=src .venv-oldest-torch/bin/python -m pytest tests/levers tests/runtime tests/trial tests/end_to_end $(PYTEST_ARGS)
+
+test-newest-python: $(NEWEST_READY)  ## the fast tests, with NEWEST_PYTHON, which torch must have wheels for
+	PYTHONPATH=src .venv-newest-python/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 test-gpu: $(TEST_READY)  ## the tests that need an accelerator, for TEST_SECONDS at most; the next call goes on there
 	$(RUN) -m pytest -m gpu --within $(TEST_SECONDS) $(PYTEST_ARGS)
@@ -130,6 +135,12 @@ $(OLDEST_READY): pyproject.toml
 	$(PYTHON) -m venv .venv-oldest-torch
 	.venv-oldest-torch/bin/python -m pip install -q $(OLDEST_TORCH)
 	.venv-oldest-torch/bin/python -m pip install -q $(OLDEST_TORCH) "transformers<5" -e ".[test]"
+	@touch $@
+
+$(NEWEST_READY): pyproject.toml
+	$(NEWEST_PYTHON) -m venv .venv-newest-python
+	.venv-newest-python/bin/python -m pip install -q $(TORCH)
+	.venv-newest-python/bin/python -m pip install -q -c constraints.txt -e ".[test]"
 	@touch $@
 
 $(DEMO_READY): $(VENV)/.ready-torch pyproject.toml
