@@ -121,7 +121,7 @@ browser:  ## the browser that tests of the HTML report drive: Debian's chromium,
 	echo "There is no chromium, and it cannot be installed from here: tests that need a browser will say that they skip."
 
 clean:  ## remove the virtual environment and everything that was built or cached
-	rm -rf .venv .venv-oldest-torch build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-oldest-torch .venv-newest-python build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch goes first and alone: it is nearly all of the download, and whatever comes later finds it in place.
