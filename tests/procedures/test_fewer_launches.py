@@ -11,7 +11,7 @@ from test_together import QUIET, Counting, Redundant, chosen, kept, outcomes, se
 
 from hotlap.experiment.options import Options
 from hotlap.plan import setting
-from hotlap.procedures.search import tune
+from hotlap.procedures.search import Search, tune
 from hotlap.records import NoGain, Plan, Replicate, Situation, Skipped, SweepLoader, TurnRequest
 
 
@@ -136,3 +136,29 @@ def test_ten_levers_take_minutes_however_slowly_the_script_starts(startup: float
     assert study.verification is not None and study.verification.speed.verdict == "faster"
     assert executor.launches <= launches
     assert executor.seconds <= 60 * minutes
+
+
+class AfterHalf(FakeScript):
+    """A script in which the lever ``late`` gains on top of ``half``, and loses without it."""
+
+    def phases(self, plan: Plan, *, replay: bool = False) -> dict[str, float]:
+        seconds = super().phases(plan, replay=replay)
+        if "late" in names(plan):
+            seconds["compute"] *= 0.85 if "half" in names(plan) else 1.2
+        return seconds
+
+
+def test_a_lever_that_lost_is_measured_again_only_after_as_much_was_gained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``threads`` loses 22 %: ``half`` gains more than that, ``late`` on top of it does not."""
+    monkeypatch.setattr(Search, "tries_at_once", False)
+    effects = {setting("half"): Effect(compute=0.5), setting("threads"): Effect(compute=1.4)}
+    study, executor = search(AfterHalf(effects=effects, **QUIET), lever("half"), lever("threads"), lever("late"))
+    assert chosen(study) == {"half", "late"}
+    with_threads = [it for it in executor.replicates if any(names(arm.plan) >= {"threads"} for arm in it.arms)]
+    assert [sorted(names(it.arms[0].plan)) for it in with_threads] == [[], ["half"]]
+    verdict = outcomes(study)["threads"].verdict
+    assert isinstance(verdict, NoGain) and "unlikely" in verdict.reason
+
+
+def names(plan: Plan) -> set[str]:
+    return {it.lever for it in plan.settings}

@@ -17,6 +17,7 @@ from hotlap.records import (
     Kept,
     Measurement,
     Outcome,
+    Plan,
     Progress,
     Record,
     Run,
@@ -45,12 +46,21 @@ class StudyDraft:
         self._repetitions_text = ""
         self._disturbances_text = ""
         self._plan = PlanAhead()
+        self._first_gains: dict[str, tuple[float, Plan]] = {}
         trials.on_repetition = self._note_repetitions
 
     def rank(self, levers: Iterable[str]) -> None:
         """The order of outcomes: best bound first."""
         for name in levers:
             self._rank.setdefault(name, len(self._rank))
+
+    def note_first_gain(self, lever: str, incumbent: Plan, gain: float) -> None:
+        """Note what the lever's best setting showed in its first measurement on top of that plan."""
+        self._first_gains[lever] = gain, incumbent
+
+    def first_gain_of(self, lever: str) -> tuple[float, Plan] | None:
+        """The last first measurement of a lever, and the plan that it was on top of; None if there was none."""
+        return self._first_gains.get(lever)
 
     def update(self, **fields: Any) -> None:
         """Change fields of the study and save it."""

@@ -6,6 +6,7 @@ levers interact, each lever is tried on top of all that were kept before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,6 +30,7 @@ from hotlap.objective import judge
 from hotlap.procedures.budget import RESERVE_MARGIN, Way, affordable_way, reserve_for
 from hotlap.procedures.forecast import plan_profile_launch, trials_forecast
 from hotlap.procedures.screen import (
+    USUAL_LAUNCH_NOISE,
     Hopeful,
     Prospect,
     Screened,
@@ -113,7 +115,7 @@ class Ladder:
 
         True if the plan grew: then levers without a gain may have one now.
         """
-        fresh = [it for it in self._open if self._seen_with.get(it) != self._plan]
+        fresh = [it for it in self._open if self._seen_with.get(it) != self._plan and self._may_gain_by_now(it)]
         prospects, passed_over = self._prospects(fresh)
         for outcome in passed_over:
             self._seen_with[outcome.lever] = self._plan
@@ -136,6 +138,26 @@ class Ladder:
             self._seen_with[name] = self._plan
             self._attempt(name, choices)
         return self._plan != before
+
+    def _may_gain_by_now(self, name: str) -> bool:
+        """Whether a lever that was measured on top of a smaller plan is worth another measurement.
+
+        Not one that lost by more than all that joined the plan since has gained: these took less time out of the step
+        than the lever would have to win back.
+        """
+        goal, measured = self._trials.options.goal, self._draft.first_gain_of(name)
+        if measured is None or not goal.is_of_speed:
+            return True
+        gain, then = measured
+        if any(it not in self._plan.settings for it in then.settings):
+            return True
+        grown = math.prod(self._most_gained_by(it.lever) for it in self._plan.settings if it not in then.settings)
+        return gain * grown * (1 + USUAL_LAUNCH_NOISE) >= 1 + goal.delta
+
+    def _most_gained_by(self, name: str) -> float:
+        """The upper end of a kept lever's interval; infinite where it has none."""
+        verdict = self._verdict_of(name)
+        return verdict.comparison.speed.speedup.high if isinstance(verdict, Kept) else math.inf
 
     def _profile_of_plan(self, plan: Plan) -> tuple[Launches, ...]:
         """What the profiled launch of the plan adds to a forecast; it is made only next to one of the script."""

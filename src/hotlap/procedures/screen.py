@@ -184,6 +184,9 @@ def screen(
     hopeful: dict[str, list[Screened]] = {}
     for prospect in prospects:
         mine = [replace(seen[it], bound=prospect.bound) for it in prospect.settings if it in seen]
+        gains = [it.gain for it in mine if it.gain is not None]
+        if gains:
+            draft.note_first_gain(prospect.lever.name, incumbent, max(gains))
         within = [it for it in mine if exceeded(it, noise, used) is None]
         worth = [it for it in within if is_hopeful(it, goal.delta, noise)]
         if worth:

@@ -350,6 +350,7 @@ class Search(Ladder):
         second = self._screen(first)
         if second.gain is None:
             return first
+        self._seen_with[first.setting.lever] = self._plan
         known = first.bound is not None and second.bound is not None
         bound = max(first.bound or 0.0, second.bound or 0.0) if known else None
         return replace(first, gain=math.sqrt(first.gain * second.gain), bound=bound)
