@@ -141,10 +141,12 @@ def test_ten_levers_take_minutes_however_slowly_the_script_starts(startup: float
 class AfterHalf(FakeScript):
     """A script in which the lever ``late`` gains on top of ``half``, and loses without it."""
 
+    on_top = 0.85
+
     def phases(self, plan: Plan, *, replay: bool = False) -> dict[str, float]:
         seconds = super().phases(plan, replay=replay)
         if "late" in names(plan):
-            seconds["compute"] *= 0.85 if "half" in names(plan) else 1.2
+            seconds["compute"] *= self.on_top if "half" in names(plan) else 1.2
         return seconds
 
 
@@ -158,6 +160,25 @@ def test_a_lever_that_lost_is_measured_again_only_after_as_much_was_gained(monke
     assert [sorted(names(it.arms[0].plan)) for it in with_threads] == [[], ["half"]]
     verdict = outcomes(study)["threads"].verdict
     assert isinstance(verdict, NoGain) and "unlikely" in verdict.reason
+
+
+class LittleAfterHalf(AfterHalf):
+    """It gains 3 % there."""
+
+    on_top = 0.93
+
+
+@pytest.mark.parametrize(("startup", "plan"), [(1.0, {"half", "late"}), (60.0, {"half"})])
+def test_a_small_gain_that_shows_late_is_not_worth_many_slow_starts(
+    startup: float, plan: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Search, "tries_at_once", False)
+    script = LittleAfterHalf(effects={setting("half"): Effect(compute=0.5)}, startup_seconds=startup, **QUIET)
+    study, _ = search(script, lever("half"), lever("late"))
+    assert chosen(study) == plan
+    if plan == {"half"}:
+        verdict = outcomes(study)["late"].verdict
+        assert isinstance(verdict, NoGain) and "too little" in verdict.reason
 
 
 def names(plan: Plan) -> set[str]:

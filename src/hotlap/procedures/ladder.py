@@ -26,8 +26,10 @@ from hotlap.experiment.plan_ahead import Launches
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever
+from hotlap.measure.speed import HEADLINE_REPLICATES
 from hotlap.objective import judge
 from hotlap.procedures.budget import RESERVE_MARGIN, Way, affordable_way, reserve_for
+from hotlap.procedures.compose import CHEAP_SECONDS
 from hotlap.procedures.forecast import plan_profile_launch, trials_forecast
 from hotlap.procedures.screen import (
     USUAL_LAUNCH_NOISE,
@@ -36,6 +38,7 @@ from hotlap.procedures.screen import (
     Screened,
     bound_of,
     exceeded,
+    has_trial,
     is_hopeful,
     let_go_beyond_limit,
     noise_of_a_replicate,
@@ -45,7 +48,7 @@ from hotlap.procedures.screen import (
     screenings,
 )
 from hotlap.procedures.strategies import narrowed
-from hotlap.procedures.verdicts import no_gain, no_time, of_quality, seen
+from hotlap.procedures.verdicts import little_in_first_measurements, no_gain, no_time, of_quality, seen
 from hotlap.procedures.verify import Verification, measure_plan, verification_cost
 from hotlap.records import (
     Comparison,
@@ -69,6 +72,8 @@ from hotlap.records import (
 _Answer = TypeVar("_Answer")
 
 _SETTINGS_TRIED = 2
+WORTH_SLOW_STARTS = 1.05
+"""What a lever must promise on top of a plan where the script starts slowly."""
 
 NOT_VERIFIED_ANY_MORE: Mapping[str, Any] = MappingProxyType(
     {"verification": None, "losses": None, "timings": None, "account_after": None}
@@ -127,7 +132,7 @@ class Ladder:
         again = any(it.lever.name in self._seen_with for it in prospects)
         self._trials.reserve_seconds = reserve_for(self._trials, self._prover, before)
         self._seen_with.update({it.lever.name: before for it in prospects})
-        hopeful = self._screened(prospects, again)
+        hopeful = self._worth_its_starts(self._screened(prospects, again))
         for prospect in prospects:
             self._close_if_final(prospect.lever.name)
         if hopeful and not self._trials.options.quick:
@@ -138,6 +143,23 @@ class Ladder:
             self._seen_with[name] = self._plan
             self._attempt(name, choices)
         return self._plan != before
+
+    def _worth_its_starts(self, hopeful: Hopeful) -> Hopeful:
+        """Without those that promise little on top of a plan, if the script starts slowly: to show a small gain takes
+        some 24 launches."""
+        goal = self._trials.options.goal
+        if not self._plan.settings or not self._starts_slowly or not goal.is_of_speed:
+            return hopeful
+        for name, (first, *_) in hopeful.items():
+            if (first.gain or math.inf) < WORTH_SLOW_STARTS and not has_trial(self._draft, name):
+                verdict = little_in_first_measurements(first, goal)
+                self._draft.decide(Outcome(lever=name, setting=first.setting, verdict=verdict), "screening")
+        return {name: it for name, it in hopeful.items() if (it[0].gain or math.inf) >= WORTH_SLOW_STARTS}
+
+    @property
+    def _starts_slowly(self) -> bool:
+        """Whether an arm more in a verification takes more than a minute to start in all replicates together."""
+        return HEADLINE_REPLICATES * self._trials.costs.startup_seconds > CHEAP_SECONDS
 
     def _may_gain_by_now(self, name: str) -> bool:
         """Whether a lever that was measured on top of a smaller plan is worth another measurement.

@@ -227,7 +227,7 @@ def _noise_of(it: Screened, noise: float) -> float:
 def let_go_beyond_limit(draft: StudyDraft, it: Screened, noise: float, used: Mapping[str, float]) -> None:
     """Decide a lever whose setting is beyond a limit; do nothing if it is not."""
     use = exceeded(it, noise, used)
-    if use is None or _has_trial(draft, it.setting.lever):
+    if use is None or has_trial(draft, it.setting.lever):
         return
     allowed = f"{use.limit.most:g}x of the script's is allowed"
     if use.left(used) != use.limit.most:
@@ -453,7 +453,7 @@ def is_hopeful(it: Screened, delta: float, noise: float) -> bool:
     return it.gain is None or it.gain * (1 + noise) >= 1 + delta
 
 
-def _has_trial(draft: StudyDraft, name: str) -> bool:
+def has_trial(draft: StudyDraft, name: str) -> bool:
     """Whether a trial decided the lever, which is stronger evidence than a screening."""
     earlier = draft.outcome_of(name)
     return earlier is not None and isinstance(earlier.verdict, NoGain) and earlier.verdict.comparison is not None
@@ -468,7 +468,7 @@ def _let_go(
     noise: float,
 ) -> None:
     name = prospect.lever.name
-    if _has_trial(draft, name):
+    if has_trial(draft, name):
         return
     if seen:
         best = max(seen, key=lambda it: it.gain or 0.0)

@@ -43,9 +43,9 @@ from hotlap.procedures.budget import (
     rounded_up,
     share_for_causes,
 )
-from hotlap.procedures.compose import CHEAP_SECONDS, compose, plan_of
+from hotlap.procedures.compose import compose, plan_of
 from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
-from hotlap.procedures.ladder import Ladder
+from hotlap.procedures.ladder import WORTH_SLOW_STARTS, Ladder
 from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, noise_of_a_replicate, prospects_of
 from hotlap.procedures.strategies import choose_strategies
 from hotlap.procedures.together import Settled, Together
@@ -74,9 +74,6 @@ FAMILY_ALPHA = 0.05
 
 _RATES_SHARE = 0.05
 """The largest share of the budget for measuring collectives."""
-
-_WORTH_SLOW_STARTS = 1.05
-"""The least gain on top of a verified plan for which some 24 launches are made that take long to start."""
 
 _NO_TIME = "No time was left to verify it together with the plan, which was verified without it."
 _NOT_CONFIRMED = "Fresh launches did not confirm the plan with it, so it was dropped; the plan was verified without it."
@@ -324,8 +321,7 @@ class Search(Ladder):
         """
         worth: Hopeful = {}
         bounds = {it.lever.name: it.bound or math.inf for it in self._prospects(self._open)[0]}
-        is_slow = speed.HEADLINE_REPLICATES * self._trials.costs.startup_seconds > CHEAP_SECONDS
-        least = max(self._far(screenings=2), _WORTH_SLOW_STARTS if is_slow else 0.0)
+        least = max(self._far(screenings=2), WORTH_SLOW_STARTS if self._starts_slowly else 0.0)
         for name, choices in left.items():
             if bounds.get(name, 0.0) < self._far(screenings=1):
                 self._let_go_by_bound(name, bounds.get(name))  # the next pass does that of an unknown one
