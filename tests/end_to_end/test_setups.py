@@ -100,8 +100,19 @@ def test_a_launcher_that_replaces_the_path(set_up: SetUp) -> None:
     (setup.project / "launch.py").write_text(LAUNCHER)
     before = seen(setup.project)
     run = setup.launch("launch.py")
+    assert isinstance(run.ending, Stopped), run.ending
+    assert run.steps.wall_seconds
+    assert seen(setup.project) == before
+
+
+def test_a_launcher_that_replaces_the_environment(set_up: SetUp) -> None:
+    setup = set_up(REPLACES_ITS_CHECKPOINT.replace("train()", "train(10**6)"))
+    own = '{name: it for name, it in os.environ.items() if not name.startswith("HOTLAP_")} | '
+    (setup.project / "launch.py").write_text(LAUNCHER.replace("env={**os.environ, ", "env=" + own + "{"))
+    before = seen(setup.project)
+    run = setup.launch("launch.py")
     assert isinstance(run.ending, Crashed), run.ending
-    assert "train.py" in run.ending.error and "PYTHONPATH" in run.ending.error, run.ending
+    assert "train.py" in run.ending.error and "environment" in run.ending.error, run.ending
     assert seen(setup.project) == before
 
 

@@ -68,3 +68,19 @@ def test_a_real_child(tmp_path: Path, before: str, close: bool, trial: bool) -> 
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [os.fsdecode(SITE) if trial else "none"]
+
+
+def test_an_environment_of_its_own_stays_its_own(tmp_path: Path) -> None:
+    """Python 3.13 passes None on where a program gets the environment of its parent."""
+    code = "import os, subprocess, sys\nfrom hotlap.runtime import child_paths\nchild_paths.install()\n"
+    code += "child = [sys.executable, '-c', 'print(7)']\n"
+    code += "print(subprocess.run(child, close_fds=False, text=True, capture_output=True).stdout)"
+    path = os.pathsep.join(it for it in sys.path if it)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["7"], done.stderr

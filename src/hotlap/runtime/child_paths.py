@@ -10,10 +10,12 @@ from __future__ import annotations
 import _posixsubprocess
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+Call: TypeAlias = Callable[..., Any]
 
 _FOLDER = str(Path(__file__).resolve().parent / "site")
 _PATH, _TRIAL = b"PYTHONPATH=", b"HOTLAP_ASSIGNMENT="
@@ -23,7 +25,8 @@ _ENVIRONMENT = 5
 
 def install() -> None:
     """Put the stand-ins in place of what :mod:`subprocess` and :mod:`multiprocessing` start programs with."""
-    fork_exec, posix_spawn = _posixsubprocess.fork_exec, os.posix_spawn
+    fork_exec: Call = _posixsubprocess.fork_exec
+    posix_spawn: Call = os.posix_spawn
 
     @wraps(fork_exec)
     def fork_executing(*arguments: Any) -> Any:
@@ -33,7 +36,7 @@ def install() -> None:
         return fork_exec(*given)
 
     @wraps(posix_spawn)
-    def spawning(path: Any, words: Any, environment: Mapping[Any, Any], /, **keywords: Any) -> Any:
+    def spawning(path: Any, words: Any, environment: Mapping[Any, Any] | None, /, **keywords: Any) -> Any:
         return posix_spawn(path, words, _spawned_with(environment), **keywords)
 
     _posixsubprocess.fork_exec = fork_executing
@@ -54,8 +57,8 @@ def with_hotlap(environment: list[bytes]) -> list[bytes]:
     return [*others, _PATH + os.fsencode(os.pathsep).join(filter(None, (folder, path)))]
 
 
-def _spawned_with(environment: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    if environment is os.environ:
+def _spawned_with(environment: Mapping[Any, Any] | None) -> Mapping[Any, Any] | None:
+    if environment is None or environment is os.environ:  # from Python 3.13 on None stands for its own
         return environment
     variables = [os.fsencode(name) + b"=" + os.fsencode(value) for name, value in environment.items()]
     found = with_hotlap(variables)
