@@ -67,7 +67,7 @@ def test_a_real_child(tmp_path: Path, before: str, close: bool, trial: bool) -> 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [os.fsdecode(SITE) if trial else "none"]
+    assert done.stdout.strip() == (os.fsdecode(SITE) if trial else "none")
 
 
 def test_an_environment_of_its_own_stays_its_own(tmp_path: Path) -> None:
