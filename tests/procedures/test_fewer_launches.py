@@ -138,6 +138,18 @@ def test_ten_levers_take_minutes_however_slowly_the_script_starts(startup: float
     assert executor.seconds <= 60 * minutes
 
 
+def test_what_was_measured_next_to_the_plan_is_not_measured_there_again() -> None:
+    """Though its bound would allow a gain that one more launch could show."""
+    effects = {setting("half"): Effect(compute=0.5), setting("step"): Effect(optimizer=0.2)}
+    idle = replace(switchable("idle"), bound=lambda situation: 2.0)
+    script = FakeScript(effects=effects, optimizer=0.004, **QUIET)
+    study, executor = search(script, switchable("half"), switchable("step"), idle)
+    assert chosen(study) == {"half", "step"}
+    assert len(shared(executor)) == 1
+    verdict = outcomes(study)["idle"].verdict
+    assert isinstance(verdict, NoGain) and "next to" in verdict.reason
+
+
 class AfterHalf(FakeScript):
     """A script in which the lever ``late`` gains on top of ``half``, and loses without it."""
 

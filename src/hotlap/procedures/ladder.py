@@ -176,6 +176,11 @@ class Ladder:
         grown = math.prod(self._most_gained_by(it.lever) for it in self._plan.settings if it not in then.settings)
         return gain * grown * (1 + USUAL_LAUNCH_NOISE) >= 1 + goal.delta
 
+    def _was_next_to_the_plan(self, name: str) -> bool:
+        """Whether its verdict is from a comparison of the plan as it is now with the plan and the lever."""
+        comparison = getattr(self._verdict_of(name), "comparison", None)
+        return comparison is not None and set(comparison.baseline.settings) == set(self._plan.settings)
+
     def _most_gained_by(self, name: str) -> float:
         """The upper end of a kept lever's interval; infinite where it has none."""
         verdict = self._verdict_of(name)

@@ -300,7 +300,8 @@ class Search(Ladder):
     def _adopt(self, settled: Settled, verification: Verification, left: Hopeful) -> None:
         """Adopt the plan that was proved at once.
 
-        A lever that was screened is screened again only if its bound is now large enough for one screening to show it.
+        A lever that was screened is screened again only if its bound is now large enough for one screening to show it,
+        and not if it was screened next to this very plan.
         """
         self._plan, self._verified = settled.plan, (settled.plan, verification)
         self._situation = situation_with(self._baseline_situation, settled.plan, verification.run, self._levers)
@@ -311,7 +312,7 @@ class Search(Ladder):
         screened_names = {it for it in self._open if it in left or not self._is_open(it)}
         for prospect in self._prospects(self._open)[0]:
             name, bound = prospect.lever.name, prospect.bound
-            if name in screened_names and (bound is None or bound < far):
+            if name in screened_names and (bound is None or bound < far or self._was_next_to_the_plan(name)):
                 self._seen_with[name] = self._plan
 
     def _worth_a_trial(self, left: Hopeful) -> Hopeful:
