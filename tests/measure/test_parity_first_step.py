@@ -101,11 +101,15 @@ def test_half_precision_gets_the_wider_rule(triple: Triple) -> None:
     assert first_step(as_half, candidate, changes_precision=False, reference=triple.reference).passed is True
 
 
+LINEAR = ModelFacts(kind="Net", parameters=1, linears=1)
+CONVOLUTIONS = ModelFacts(kind="Net", parameters=1, convolutions=1)
+IN_FLOAT64 = msgspec.structs.replace(CONVOLUTIONS, dtype="float64")
+
+
 def test_where_tf32_is_allowed_its_rounding_is(triple: Triple) -> None:
     """The library chooses by the layout of the operands: the baseline may have been computed in float32 throughout."""
     exact = single(disturbed(triple.true, 1e-5))
-    layers = (ModelFacts(kind="Net", parameters=1, convolutions=1),)
-    facts = ScriptFacts(device="cuda", cudnn_tf32=True, models=layers)
+    facts = ScriptFacts(device="cuda", cudnn_tf32=True, models=(CONVOLUTIONS,))
     baseline = captured(triple.folder / "tf32.npz", exact, facts=facts)
     forbidden = captured(triple.folder / "float32.npz", exact, facts=msgspec.structs.replace(facts, cudnn_tf32=False))
     for error, passes in ((4e-4, True), (2e-2, False)):
@@ -119,11 +123,14 @@ def test_where_tf32_is_allowed_its_rounding_is(triple: Triple) -> None:
 @pytest.mark.parametrize(
     ("facts", "allows"),
     [
-        (ScriptFacts(device="cuda", cudnn_tf32=True), False),
+        (ScriptFacts(device="cuda", cudnn_tf32=True, models=(LINEAR,)), False),
+        (ScriptFacts(device="cuda", cudnn_tf32=True, models=(CONVOLUTIONS,)), True),
         (ScriptFacts(device="cuda", cudnn_tf32=True, models=(ModelFacts(kind="N", parameters=1, recurrent=1),)), True),
-        (ScriptFacts(device="cuda", models=(ModelFacts(kind="N", parameters=1, convolutions=1),)), False),
-        (ScriptFacts(device="cuda", matmul_precision="high"), True),
-        (ScriptFacts(device="cpu", matmul_precision="high"), False),
+        (ScriptFacts(device="cuda", models=(CONVOLUTIONS,)), False),
+        (ScriptFacts(device="cuda", matmul_precision="high", models=(LINEAR,)), True),
+        (ScriptFacts(device="cuda", cudnn_tf32=True, matmul_precision="high", models=(IN_FLOAT64,)), False),
+        (ScriptFacts(device="cuda", cudnn_tf32=True, models=(IN_FLOAT64, LINEAR)), False),
+        (ScriptFacts(device="cpu", matmul_precision="high", models=(LINEAR,)), False),
     ],
 )
 def test_tf32_counts_where_something_is_computed_in_it(facts: ScriptFacts, allows: bool) -> None:

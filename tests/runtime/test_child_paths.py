@@ -23,7 +23,6 @@ import subprocess
 environment = {{name: it for name, it in os.environ.items() if name != "PYTHONPATH"}}
 if {trial}:
     environment["HOTLAP_ASSIGNMENT"] = "/nowhere"
-    environment["HOTLAP_HANDSHAKE"] = sys.argv[1]
 done = subprocess.run([sys.executable, "-S", "-c", {shows!r}], env=environment, close_fds={close}, text=True,
                       stdout=subprocess.PIPE, check=True)
 assert "PYTHONPATH" not in environment
@@ -56,11 +55,11 @@ def test_nothing_changes_outside_of_a_trial_or_where_it_is(environment: list[byt
 @pytest.mark.parametrize("before", ["", "import subprocess"])
 @pytest.mark.parametrize("close", [True, False], ids=["fork-exec", "posix-spawn"])
 @pytest.mark.parametrize("trial", [True, False])
-def test_a_real_child(tmp_path: Path, before: str, close: bool, trial: bool) -> None:
+def test_a_real_child(before: str, close: bool, trial: bool) -> None:
     code = STARTS.format(before=before, trial=trial, shows=SHOWS, close=close)
     path = os.pathsep.join(it for it in sys.path if it)
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "handshake")],
+        [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -70,7 +69,7 @@ def test_a_real_child(tmp_path: Path, before: str, close: bool, trial: bool) -> 
     assert done.stdout.strip() == (os.fsdecode(SITE) if trial else "none")
 
 
-def test_an_environment_of_its_own_stays_its_own(tmp_path: Path) -> None:
+def test_the_environment_of_the_parent_is_left_alone() -> None:
     """Python 3.13 passes None on where a program gets the environment of its parent."""
     code = "import os, subprocess, sys\nfrom hotlap.runtime import child_paths\nchild_paths.install()\n"
     code += "child = [sys.executable, '-c', 'print(7)']\n"

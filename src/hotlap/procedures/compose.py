@@ -27,7 +27,7 @@ from hotlap.records import Comparison, Move, Outcome, Plan, Run, Setting
 _CLEAR = 1.15
 """The gain of a single replicate that noise cannot explain."""
 
-CHEAP_SECONDS = 60.0
+_CHEAP_SECONDS = 60.0
 """An arm that takes so long to start, in all replicates together, is launched to give a clear gain an interval."""
 
 After: TypeAlias = Callable[[Plan, Run], Sequence[Prospect]]
@@ -76,8 +76,12 @@ def has_own_arm(trials: Trials, part: Part) -> bool:
     So it should if its gain next to the others is unknown. A lever that a first measurement clearly shows has no such
     arm where starting one takes long.
     """
-    seconds = HEADLINE_REPLICATES * trials.costs.startup_seconds
-    return part.comparison is None and ((part.gain or 0.0) < _CLEAR or seconds <= CHEAP_SECONDS)
+    return part.comparison is None and ((part.gain or 0.0) < _CLEAR or not starts_slowly(trials))
+
+
+def starts_slowly(trials: Trials) -> bool:
+    """Whether one more arm of a verification takes more than a minute to start, in all replicates together."""
+    return HEADLINE_REPLICATES * trials.costs.startup_seconds > _CHEAP_SECONDS
 
 
 def compose(

@@ -26,10 +26,9 @@ from hotlap.experiment.plan_ahead import Launches
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever
-from hotlap.measure.speed import HEADLINE_REPLICATES
 from hotlap.objective import judge
 from hotlap.procedures.budget import RESERVE_MARGIN, Way, affordable_way, reserve_for
-from hotlap.procedures.compose import CHEAP_SECONDS
+from hotlap.procedures.compose import starts_slowly
 from hotlap.procedures.forecast import plan_profile_launch, trials_forecast
 from hotlap.procedures.screen import (
     USUAL_LAUNCH_NOISE,
@@ -56,6 +55,7 @@ from hotlap.records import (
     Failed,
     Finding,
     Kept,
+    NoGain,
     NotVerified,
     Outcome,
     Plan,
@@ -72,7 +72,7 @@ from hotlap.records import (
 _Answer = TypeVar("_Answer")
 
 _SETTINGS_TRIED = 2
-WORTH_SLOW_STARTS = 1.05
+_WORTH_SLOW_STARTS = 1.05
 """What a lever must promise on top of a plan where the script starts slowly."""
 
 NOT_VERIFIED_ANY_MORE: Mapping[str, Any] = MappingProxyType(
@@ -148,18 +148,18 @@ class Ladder:
         """Without those that promise little on top of a plan, if the script starts slowly: to show a small gain takes
         some 24 launches."""
         goal = self._trials.options.goal
-        if not self._plan.settings or not self._starts_slowly or not goal.is_of_speed:
+        if not self._plan.settings or not goal.is_of_speed or not starts_slowly(self._trials):
             return hopeful
-        for name, (first, *_) in hopeful.items():
-            if (first.gain or math.inf) < WORTH_SLOW_STARTS and not has_trial(self._draft, name):
+        little = {
+            name: first
+            for name, (first, *_) in hopeful.items()
+            if first.gain is not None and first.gain < _WORTH_SLOW_STARTS
+        }
+        for name, first in little.items():
+            if not has_trial(self._draft, name):
                 verdict = little_in_first_measurements(first, goal)
                 self._draft.decide(Outcome(lever=name, setting=first.setting, verdict=verdict), "screening")
-        return {name: it for name, it in hopeful.items() if (it[0].gain or math.inf) >= WORTH_SLOW_STARTS}
-
-    @property
-    def _starts_slowly(self) -> bool:
-        """Whether an arm more in a verification takes more than a minute to start in all replicates together."""
-        return HEADLINE_REPLICATES * self._trials.costs.startup_seconds > CHEAP_SECONDS
+        return {name: it for name, it in hopeful.items() if name not in little}
 
     def _may_gain_by_now(self, name: str) -> bool:
         """Whether a lever that was measured on top of a smaller plan is worth another measurement.
@@ -177,9 +177,11 @@ class Ladder:
         return gain * grown * (1 + USUAL_LAUNCH_NOISE) >= 1 + goal.delta
 
     def _was_next_to_the_plan(self, name: str) -> bool:
-        """Whether its verdict is from a comparison of the plan as it is now with the plan and the lever."""
-        comparison = getattr(self._verdict_of(name), "comparison", None)
-        return comparison is not None and set(comparison.baseline.settings) == set(self._plan.settings)
+        """Whether the lever was last compared on top of exactly this plan."""
+        verdict = self._verdict_of(name)
+        if not isinstance(verdict, NoGain) or verdict.comparison is None:
+            return False
+        return set(verdict.comparison.baseline.settings) == set(self._plan.settings)
 
     def _most_gained_by(self, name: str) -> float:
         """The upper end of a kept lever's interval; infinite where it has none."""

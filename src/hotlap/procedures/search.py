@@ -45,7 +45,7 @@ from hotlap.procedures.budget import (
 )
 from hotlap.procedures.compose import compose, plan_of
 from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
-from hotlap.procedures.ladder import WORTH_SLOW_STARTS, Ladder
+from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, noise_of_a_replicate, prospects_of
 from hotlap.procedures.strategies import choose_strategies
 from hotlap.procedures.together import Settled, Together
@@ -322,7 +322,7 @@ class Search(Ladder):
         """
         worth: Hopeful = {}
         bounds = {it.lever.name: it.bound or math.inf for it in self._prospects(self._open)[0]}
-        least = max(self._far(screenings=2), WORTH_SLOW_STARTS if self._starts_slowly else 0.0)
+        least = self._far(screenings=2)
         for name, choices in left.items():
             if bounds.get(name, 0.0) < self._far(screenings=1):
                 self._let_go_by_bound(name, bounds.get(name))  # the next pass does that of an unknown one

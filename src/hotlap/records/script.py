@@ -310,8 +310,10 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     def allows_tf32(self) -> bool:
         """Whether some of its float32 products may be computed in TensorFloat-32: the library chooses, also by the
         layout of the operands."""
-        by_cudnn = self.cudnn_tf32 and any(it.convolutions or it.recurrent for it in self.models)
-        return self.device.startswith("cuda") and (by_cudnn or self.matmul_precision != "highest")
+        if not self.device.startswith("cuda") or all(it.dtype != "float32" for it in self.models):
+            return False
+        by_cudnn = any(it.convolutions or it.recurrent for it in self.models if it.dtype == "float32")
+        return self.matmul_precision != "highest" or (self.cudnn_tf32 and by_cudnn)
 
     @property
     def training_loaders(self) -> tuple[LoaderFacts, ...]:

@@ -12,6 +12,10 @@ def _child(name: str, call: str) -> Operation:
     return native(name, f'code = "{_WRITES}"\n{call}\n{_SEEN}')
 
 
+def _child_with_hotlap(name: str, environment: str) -> Operation:
+    return Operation(name, f'code = "{_WRITES}"\npython(code, env={environment})\n{_SEEN}')
+
+
 _DAEMON = """
 pid = os.fork()
 if pid == 0:
@@ -29,14 +33,8 @@ CHILDREN = (
     _child("python -E", 'python(code, "-E")'),
     _child("python -I -S -E", 'python(code, "-I", "-S", "-E")'),
     _child("a child with an empty environment", "python(code, env={})"),
-    Operation(
-        "a child whose PYTHONPATH is overwritten",
-        f'code = "{_WRITES}"\npython(code, env={{**os.environ, "PYTHONPATH": "src"}})\n{_SEEN}',
-    ),
-    Operation(
-        "a child without PYTHONPATH",
-        f'code = "{_WRITES}"\npython(code, env={{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}})\n{_SEEN}',
-    ),
+    _child_with_hotlap("a child whose PYTHONPATH is overwritten", '{**os.environ, "PYTHONPATH": "src"}'),
+    _child_with_hotlap("a child without PYTHONPATH", '{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}'),
     _child("a child by env -i", 'run("env", "-i", sys.executable, "-c", code)'),
     _child("a child by the shell", 'sh(f"unset PYTHONPATH; {shlex.quote(sys.executable)} -c {shlex.quote(code)}")'),
     Operation(
