@@ -118,6 +118,8 @@ def test_what_strategies_add_is_measured_or_said_to_be_left_out(
     assert run("--quiet", "--from", str(stored), "--gpus-per-node", "2") == 0
     out = " ".join(capsys.readouterr().out.split())
     assert ("what they add was not measured" in out) is not measured
+    assert run("--quiet", "--from", str(stored), "--gpus-per-node", "2", "--node-link", "1GB/s") == 0
+    assert "what they add was not measured" in " ".join(capsys.readouterr().out.split())
 
 
 def test_errors_and_assumptions_are_on_the_first_screen(

@@ -244,7 +244,7 @@ def predicted(
     hidden = min((it.hidden_share for it in rates if it.hidden_share is not None), default=1.0)
     if not rates and here > 1:
         assumed.append("Collectives reach the given bandwidth, and do not slow computing down.")
-    if rates and step.threads and not any(rate.name in ADDED for it in rates for rate in it.rates):
+    if here > 1 and step.threads and not any(rate.name in ADDED for it in rates for rate in it.rates):
         assumed.append("FSDP2 and ZeRO-1 do nothing but compute and exchange: what they add was not measured.")
     if choices.nodes > 1 and not choices.link_seconds:
         assumed.append("Messages between nodes have no latency: --link-latency gives it.")
