@@ -31,10 +31,11 @@ from hotlap import plan as plans_of
 from hotlap.api import local_executor
 from hotlap.errors import HotlapError
 from hotlap.experiment.draft import StudyDraft, say_nothing
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.stages import begin, blank_study
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import student
 from hotlap.measure.levels import geometric

@@ -18,15 +18,16 @@ from hotlap import plan as plans_of
 from hotlap.api import begin as search
 from hotlap.experiment.comparing import compare_replicates
 from hotlap.experiment.costs import Costs
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.observe import account_of, first_run, interpret
 from hotlap.experiment.options import Options
 from hotlap.experiment.prove import ParityProver
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.trials import Trials
 from hotlap.levers.api import all_levers
 from hotlap.levers.data import loader
 from hotlap.measure import speed
-from hotlap.procedures.screen import prospects_of
+from hotlap.procedures.prospects import prospects_of
 from hotlap.records import (
     CompileReport,
     LaunchRequest,

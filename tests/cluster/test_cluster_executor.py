@@ -14,7 +14,14 @@ import pytest
 from hotlap.cluster.alike import largest_group
 from hotlap.cluster.executor import ClusterExecutor, NodeLostError, machines_of
 from hotlap.cluster.journey import Parcel, moved, packed, returned, unpacked
-from hotlap.cluster.questions import CollectivesQuestion, LaunchQuestion, MachineQuestion, NodeAnswer, NodeQuestion
+from hotlap.cluster.questions import (
+    CollectivesQuestion,
+    LaunchQuestion,
+    MachineQuestion,
+    NodeAnswer,
+    NodeQuestion,
+    ReplicatesQuestion,
+)
 from hotlap.errors import ClusterError
 from hotlap.records import (
     Assignment,
@@ -38,8 +45,17 @@ TURNS = TurnRequest(arms=(Assignment(workload=HERE), Assignment(workload=HERE)),
 class ArithmeticNode:
     """Answers at once, waits until it is stopped, or is lost."""
 
-    def __init__(self, name: str, *, lost: bool = False, waits: bool = False, machine: Machine | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        lost: bool = False,
+        waits: bool = False,
+        machine: Machine | None = None,
+        replicates: int = 1,
+    ) -> None:
         self.name = name
+        self._replicates = replicates
         self.asked: list[NodeQuestion] = []
         self.working = threading.Event()
         self.stopped = threading.Event()
@@ -65,9 +81,8 @@ class ArithmeticNode:
             )
             return msgspec.json.encode(NodeAnswer(collectives=CollectiveRates(rates=(rate,))))
         run = Run(ending=Stopped())
-        return msgspec.json.encode(
-            NodeAnswer(runs=(run,), replicate=Replicate(runs=(run, run), rounds=((1.0,), (2.0,))))
-        )
+        replicate = Replicate(runs=(run, run), rounds=((1.0,), (2.0,)))
+        return msgspec.json.encode(NodeAnswer(runs=(run,), replicates=(replicate,) * self._replicates))
 
     def stop(self) -> None:
         self.stopped.set()
@@ -143,10 +158,19 @@ def test_an_error_on_the_node_is_the_error_of_the_request() -> None:
         executor_of(Failing("one")).submit(TURNS, Slot(name="one")).result(60)
 
 
-def test_an_answer_that_is_none_is_refused() -> None:
+def test_replicates_that_start_together_run_on_one_node() -> None:
+    one, two = ArithmeticNode("one", lost=True), ArithmeticNode("two", replicates=3)
+    found = executor_of(one, two).submit_replicates([TURNS] * 3, Slot(name="one")).result(60)
+    assert [(it.node, it.lost_nodes) for it in found] == [("two", ("one",))] * 3
+    (question,) = two.asked
+    assert isinstance(question, ReplicatesQuestion) and len(question.requests) == 3
+
+
+@pytest.mark.parametrize("text", [b'{"replicates": 3}', b'{"replicates": []}', b"{}", b"none"])
+def test_an_answer_that_is_none_is_refused(text: bytes) -> None:
     class Babbling(ArithmeticNode):
         def answer(self, question: NodeQuestion) -> bytes:
-            return b'{"replicate": 3}'
+            return text
 
     with pytest.raises(ClusterError, match="cannot be read"):
         executor_of(Babbling("one")).submit(TURNS, Slot(name="one")).result(60)

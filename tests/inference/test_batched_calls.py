@@ -22,7 +22,7 @@ from hotlap.measure.quality import compared_outputs, outputs_of
 from hotlap.objective import for_inference
 from hotlap.procedures.artefact import write_artefact
 from hotlap.procedures.infer import infer
-from hotlap.procedures.screen import prospects_of
+from hotlap.procedures.prospects import prospects_of
 from hotlap.records import (
     Assignment,
     CaptureOutputs,

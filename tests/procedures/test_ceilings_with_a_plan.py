@@ -7,7 +7,7 @@ import pytest
 from hotlap.experiment.ceilings import situation_with
 from hotlap.levers.api import all_levers
 from hotlap.plan import with_setting
-from hotlap.procedures.screen import bound_of
+from hotlap.procedures.prospects import bound_of
 from hotlap.records import Ceiling, LoaderFacts, PhaseAccount, Plan, Run, ScriptFacts, Setting, Situation, Steps
 
 LEVERS = all_levers()

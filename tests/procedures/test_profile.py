@@ -21,7 +21,7 @@ from hotlap.experiment.options import Options
 from hotlap.experiment.profiled_launch import ATTACHMENT
 from hotlap.plan import setting
 from hotlap.procedures.profile import profile
-from hotlap.procedures.screen import prospects_of
+from hotlap.procedures.prospects import prospects_of
 from hotlap.procedures.search import tune
 from hotlap.records import (
     Assignment,

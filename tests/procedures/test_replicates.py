@@ -9,11 +9,12 @@ import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
 from hotlap.experiment.draft import StudyDraft, say_nothing
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.replicates import Design, anything, replicate
 from hotlap.experiment.stages import begin, blank_study
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.trials import Trials
 from hotlap.plan import setting
 from hotlap.records import Plan, Progress, Replicate, Stopped, TimedOut, TurnRequest
 

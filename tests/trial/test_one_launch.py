@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hotlap.experiment.trials import failure_of
+from hotlap.experiment.failures import failure_of
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import (
     Assignment,

@@ -17,6 +17,7 @@ from hotlap.cluster.questions import (
     MachineQuestion,
     NodeAnswer,
     NodeQuestion,
+    ReplicatesQuestion,
     TogetherQuestion,
     TurnsQuestion,
 )
@@ -118,6 +119,11 @@ class ClusterExecutor:
     def submit_together(self, requests: Sequence[LaunchRequest], slot: Slot) -> Future[tuple[Run, ...]]:
         """Run launches that are not timed on one node."""
         return self._begin(TogetherQuestion(requests=tuple(requests)), slot, _runs)
+
+    def submit_replicates(self, requests: Sequence[TurnRequest], slot: Slot) -> Future[tuple[Replicate, ...]]:
+        """Take replicates on one node, whose arms start in parallel."""
+        read = partial(_replicates, len(requests))
+        return self._begin(ReplicatesQuestion(requests=tuple(requests)), slot, read)
 
     def _begin(self, question: NodeQuestion, slot: Slot, read: _Read[_Answer]) -> Future[_Answer]:
         asked: _Asked[_Answer] = _Asked()
@@ -223,8 +229,13 @@ def _rates(answer: NodeAnswer, lost: Sequence[str], node: str) -> CollectiveRate
 
 
 def _replicate(answer: NodeAnswer, lost: Sequence[str], node: str) -> Replicate:
-    assert answer.replicate is not None
-    return msgspec.structs.replace(answer.replicate, node=node, lost_nodes=tuple(lost))
+    return _replicates(1, answer, lost, node)[0]
+
+
+def _replicates(count: int, answer: NodeAnswer, lost: Sequence[str], node: str) -> tuple[Replicate, ...]:
+    if len(answer.replicates) != count:
+        raise _unreadable(f"it has {len(answer.replicates)} replicates instead of {count}")
+    return tuple(msgspec.structs.replace(it, node=node, lost_nodes=tuple(lost)) for it in answer.replicates)
 
 
 def answer_of(text: bytes) -> NodeAnswer:
@@ -232,12 +243,16 @@ def answer_of(text: bytes) -> NodeAnswer:
     try:
         answer = _ANSWERS.decode(text)
     except msgspec.MsgspecError as error:
-        raise ClusterError(
-            f"A node's answer cannot be read: {error}.", remedy="Use the same version of hotlap on all nodes."
-        ) from error
+        raise _unreadable(str(error)) from error
     if answer.error:
         raise ClusterError(answer.error, remedy=answer.remedy)
     return answer
+
+
+def _unreadable(why: str) -> ClusterError:
+    return ClusterError(
+        f"A node's answer cannot be read: {why}.", remedy="Use the same version of hotlap on all nodes."
+    )
 
 
 def machines_of(nodes: Sequence[_Node]) -> list[tuple[_Node, Machine]]:

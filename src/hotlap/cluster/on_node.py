@@ -16,6 +16,7 @@ from hotlap.cluster.questions import (
     MachineQuestion,
     NodeAnswer,
     NodeQuestion,
+    ReplicatesQuestion,
     TogetherQuestion,
     TurnsQuestion,
 )
@@ -87,7 +88,9 @@ def _answered(executor: OneSlot, question: NodeQuestion) -> NodeAnswer:
         case TogetherQuestion(requests=requests):
             return NodeAnswer(runs=executor.launch_together(requests))
         case TurnsQuestion(request=request):
-            return NodeAnswer(replicate=executor.take_turns(request))
+            return NodeAnswer(replicates=(executor.take_turns(request),))
+        case ReplicatesQuestion(requests=requests):
+            return NodeAnswer(replicates=executor.take_replicates(requests))
         case MachineQuestion():
             return NodeAnswer(machine=executor.machine())
         case CollectivesQuestion(request=request):

@@ -34,6 +34,12 @@ class TurnsQuestion(Record, frozen=True, kw_only=True, tag="turns"):
     request: TurnRequest
 
 
+class ReplicatesQuestion(Record, frozen=True, kw_only=True, tag="replicates"):
+    """A request for replicates whose arms start in parallel on one node."""
+
+    requests: tuple[TurnRequest, ...]
+
+
 class MachineQuestion(Record, frozen=True, kw_only=True, tag="machine"):
     """A request for the facts and rates of a node."""
 
@@ -44,14 +50,16 @@ class CollectivesQuestion(Record, frozen=True, kw_only=True, tag="collectives"):
     request: CollectivesRequest
 
 
-NodeQuestion: TypeAlias = LaunchQuestion | TogetherQuestion | TurnsQuestion | MachineQuestion | CollectivesQuestion
+NodeQuestion: TypeAlias = (
+    LaunchQuestion | TogetherQuestion | TurnsQuestion | ReplicatesQuestion | MachineQuestion | CollectivesQuestion
+)
 
 
 class NodeAnswer(Record, frozen=True, kw_only=True):
     """The answer of a node: the one field that was asked for, or the sentence and remedy of an error."""
 
     runs: tuple[Run, ...] = ()
-    replicate: Replicate | None = None
+    replicates: tuple[Replicate, ...] = ()
     machine: Machine | None = None
     collectives: CollectiveRates | None = None
     error: str = ""

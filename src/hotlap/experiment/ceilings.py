@@ -12,10 +12,11 @@ from hotlap import plan as plans_of
 from hotlap.diagnose.api import Group, all_rules
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.observe import Observation, account_of
 from hotlap.experiment.plan_ahead import Launches
 from hotlap.experiment.quiet import quietly, runs_of_replicate
-from hotlap.experiment.trials import Arm, Failure, Trials
+from hotlap.experiment.trials import Arm, Trials
 from hotlap.levers.api import Lever
 from hotlap.levers.data import loader as loader_lever
 from hotlap.levers.support.situations import make_setting

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import msgspec
 
-from hotlap.experiment.trials import Failure
+from hotlap.experiment.failures import Failure
 from hotlap.measure import levels, speed
 from hotlap.measure.disturbance import disturbances
 from hotlap.measure.latency import latency

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from hotlap import plan as plans_of
 from hotlap.experiment.comparing import CANDIDATE, compare_replicates, comparison_of, with_load
 from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.replicates import Design, replicate
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.trials import Trials
 from hotlap.measure import speed
 from hotlap.objective import NOTHING_USED
 from hotlap.records import Comparison, Plan, Replicate, Run

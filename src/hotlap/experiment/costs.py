@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, median, median_low
 
+from hotlap.experiment.starts import Starts
 from hotlap.records import Plan, Replicate, Run
 
 FEWEST_ROUNDS = 8
@@ -71,6 +72,7 @@ class Costs:
     def __init__(self, startup_seconds: float, shape: Shape, *, cores: int = 1) -> None:
         self.shape = shape
         self.startup_seconds = startup_seconds
+        self.starts = Starts(startup_seconds, cores)
         self._side_by_side = max(1, min(cores, _USUAL_ARMS))
         self._overheads: deque[float] = deque(maxlen=_REMEMBERED_REPLICATES)
         self._step_seconds: deque[float] = deque([shape.step_seconds], maxlen=_REMEMBERED_REPLICATES)
@@ -101,6 +103,13 @@ class Costs:
         launches = sum(overhead + self._extra(plan) for plan in plans)
         return launches + len(plans) * rounds * cut.round_seconds
 
+    def of_replicates(self, plans: Sequence[Plan], count: int, rounds: int, *, at_once: int = 1) -> float:
+        """So many replicates with these arms, of which ``at_once`` start together."""
+        groups = [min(at_once, count - first) for first in range(0, count, at_once)]
+        saved = sum(self.starts.saved(it, len(plans)) for it in groups)
+        one = self.of_replicate(plans, rounds)
+        return max(len(groups) * one, count * one - saved)
+
     def of_one_launch(self, plans: Sequence[Plan], rounds: int, shape: Shape | None = None) -> float:
         """One process that switches between these plans: one start, and the rounds and settling of each plan."""
         cut = shape or self.shape
@@ -130,14 +139,22 @@ class Costs:
         return steps * self.shape.step_seconds * (1 + self.shape.outside_share)
 
     def learn_replicate(
-        self, turns: Replicate, plans: Sequence[Plan], elapsed_seconds: float, shape: Shape | None = None
+        self,
+        turns: Replicate,
+        plans: Sequence[Plan],
+        elapsed_seconds: float,
+        shape: Shape | None = None,
+        *,
+        started_together: int = 1,
     ) -> None:
-        """Correct the estimates by a completed replicate of that ``shape``.
+        """Correct the estimates by a completed replicate of that ``shape``, one of so many that started together.
 
         Its rounds give the time of its steps, and so its overhead; the first run may have been disturbed. What an
         engine built, later launches only load.
         """
         cut = shape or self.shape
+        if turns.interleaved:
+            self.starts.learn(started_together * len(plans), turns.runs[0].startup_seconds)
         for plan, run in zip(plans, turns.runs, strict=True):
             building = self._first_build_seconds(plan, run)
             elapsed_seconds = max(0.0, elapsed_seconds - building)

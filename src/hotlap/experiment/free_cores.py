@@ -12,8 +12,9 @@ import math
 
 from hotlap.diagnose.wording import count
 from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.failures import ran_through
 from hotlap.experiment.observe import first_run
-from hotlap.experiment.trials import Trials, ran_through
+from hotlap.experiment.trials import Trials
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import Disturbance, Plan, Run
 

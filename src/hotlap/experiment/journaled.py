@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from itertools import cycle
+from typing import Any
 
 import msgspec
 
@@ -26,6 +28,7 @@ from hotlap.records import (
     Record,
     Replicate,
     Run,
+    Slot,
     TurnRequest,
 )
 from hotlap.redact import redacted_record, redacted_request, secrets_in_environment, secrets_of
@@ -134,35 +137,50 @@ class JournaledExecutor:
         return len(self._inner.slots())
 
     def take_turns(self, requests: Sequence[TurnRequest]) -> list[Replicate]:
-        """Take so many replicates, each on a slot of its own, or replay them.
+        """Take so many replicates, or replay them. They are spread over the slots; those of one slot start together.
 
         They are journaled and returned in the order of requests once all are complete: the order of arrival decides
         nothing, and a study interrupted in between resumes with the same answers.
         """
         self.launches += sum(1 if it.one_launch else len(it.arms) for it in requests)
         looked_up = [self._look_up("turns", it) for it in requests]
-        asked: dict[int, Future[Replicate]] = {}
+        missing: defaultdict[Slot, list[int]] = defaultdict(list)
+        for position, ((_, _, known), slot) in enumerate(zip(looked_up, cycle(self._inner.slots()), strict=False)):
+            if not isinstance(known, TurnAnswer):
+                missing[slot].append(position)
+        asked: list[Future[Any]] = []
+        answers: dict[int, Callable[[], Replicate]] = {}
         try:
-            for position, ((_, _, known), slot) in enumerate(zip(looked_up, cycle(self._inner.slots()), strict=False)):
-                if not isinstance(known, TurnAnswer):
-                    asked[position] = self._inner.submit(requests[position], slot)
+            for slot, positions in missing.items():
+                found = self._submitted([requests[it] for it in positions], slot, asked)
+                answers.update(zip(positions, found, strict=True))
             return [
-                self._answer(request, *found, asked.get(position))
-                for position, (request, found) in enumerate(zip(requests, looked_up, strict=True))
+                self._answer(request, *known, answers.get(position))
+                for position, (request, known) in enumerate(zip(requests, looked_up, strict=True))
             ]
         finally:
-            for future in asked.values():
+            for future in asked:
                 future.cancel()
 
+    def _submitted(
+        self, requests: Sequence[TurnRequest], slot: Slot, asked: list[Future[Any]]
+    ) -> list[Callable[[], Replicate]]:
+        """Submit replicates to a slot; each is then waited for by calling it."""
+        if len(requests) == 1:
+            asked.append(one := self._inner.submit(requests[0], slot))
+            return [one.result]
+        asked.append(all_of_them := self._inner.submit_replicates(requests, slot))
+        return [partial(_one_of, all_of_them, position) for position in range(len(requests))]
+
     def _answer(
-        self, request: TurnRequest, key: str, ordinal: int, known: Answer | None, asked: Future[Replicate] | None
+        self, request: TurnRequest, key: str, ordinal: int, known: Answer | None, wait: Callable[[], Replicate] | None
     ) -> Replicate:
         secrets = self._secrets(*request.arms)
-        if asked is None:
+        if wait is None:
             assert isinstance(known, TurnAnswer)
             self._count(known)
             return redacted_record(known.answer, secrets)
-        turns = redacted_record(asked.result(), secrets)
+        turns = redacted_record(wait(), secrets)
         self._keep(TurnAnswer(key=key, ordinal=ordinal, elapsed_seconds=self._elapsed(), answer=turns))
         return turns
 
@@ -201,6 +219,10 @@ class JournaledExecutor:
         if not hosts.issubset(self.hosts):
             self.hosts = tuple(sorted(hosts.union(self.hosts))[:_MOST_HOSTS])
         self._mark = self._clock()
+
+
+def _one_of(taken: Future[tuple[Replicate, ...]], position: int) -> Replicate:
+    return taken.result()[position]
 
 
 def _runs_of(answer: Answer) -> tuple[Run, ...]:

@@ -19,7 +19,8 @@ from hotlap.experiment.costs import (
     Shape,
 )
 from hotlap.experiment.denied import failure_of, way_out
-from hotlap.experiment.trials import Trials, ran_through, steps_done
+from hotlap.experiment.failures import ran_through, steps_done
+from hotlap.experiment.trials import Trials
 from hotlap.measure.account import account, warm_up_steps
 from hotlap.records import (
     Completed,

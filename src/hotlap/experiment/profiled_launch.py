@@ -21,9 +21,10 @@ from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
 from hotlap.experiment.ceilings import Bounds
 from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.failures import ran_through, steps_done
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.quiet import quietly
-from hotlap.experiment.trials import Trials, ran_through, steps_done
+from hotlap.experiment.trials import Trials
 from hotlap.files import read_bounded
 from hotlap.measure.run_account import run_account
 from hotlap.records import CollectEvidence, Completed, Disturbance, Plan, Run

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from hotlap.diagnose.profile import Profile
 from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.failures import ran_through
 from hotlap.experiment.profiled_launch import Length, launch_profiled, possible_lengths, usual_length, with_evidence
-from hotlap.experiment.trials import Trials, ran_through
+from hotlap.experiment.trials import Trials
 from hotlap.records import Plan, Run, ScriptFacts
 from hotlap.study import PLAN_PROFILE
 from hotlap.wording import ending_text

@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hotlap import plan as plans_of
-from hotlap.experiment.trials import Failure, Trials, ran_through
+from hotlap.experiment.failures import Failure, ran_through
+from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever
 from hotlap.measure.parity.losses import FEWEST_STEPS
 from hotlap.measure.parity.verdict import ParityEvidence, judge, judge_exact, needs_more_runs

@@ -10,8 +10,9 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.experiment.comparing import CANDIDATE
+from hotlap.experiment.failures import Failure, ran_through
 from hotlap.experiment.prove import Prover
-from hotlap.experiment.trials import Failure, Trials, ran_through
+from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever
 from hotlap.measure.quality import Unreadable, compared_outputs, judge_quality, outputs_of, random_share
 from hotlap.measure.scores import NoScore, compared_scores

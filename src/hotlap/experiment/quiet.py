@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from hotlap.experiment.draft import StudyDraft
-from hotlap.experiment.trials import Failure, Trials, ran_through
+from hotlap.experiment.failures import Failure, ran_through
+from hotlap.experiment.trials import Trials
 from hotlap.records import Disturbance, Measurement, Replicate, Run, Stage
 
 LONGEST_WAIT_SECONDS = 30.0

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 from hotlap.experiment.comparing import BASELINE, CANDIDATE, REPEAT, compare_replicates, divergence, largest_peak_bytes
 from hotlap.experiment.costs import Shape
 from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.quiet import quietly, runs_of_replicate
-from hotlap.experiment.trials import Arm, Failure, Trials
+from hotlap.experiment.trials import Arm, Trials
 from hotlap.measure import speed
 from hotlap.records import Estimate, Measurement, Plan, Replicate, Stage, Stopped, TimedOut
 
@@ -118,8 +119,9 @@ class _Loop:
         while (to_come := analysis - len(self._replicates)) > 0:
             if not self._design.goes_on(to_come):
                 return Failure(BASELINE, Stopped(), "The budget ended before the first analysis.", cut=True)
-            self._announce(analysis)
-            for turns in self._take(to_come):
+            count = self._at_once(to_come)
+            self._announce(analysis, count)
+            for turns in self._take(count, to_come):
                 if isinstance(turns, Failure):
                     return turns
                 for lost in turns.lost_nodes:
@@ -130,11 +132,16 @@ class _Loop:
                 self._replicates.append(turns)
         return None
 
-    def _take(self, to_come: int) -> Sequence[Replicate | Failure]:
-        """As many at once as there are slots; one, if it may have to be repeated."""
+    def _at_once(self, to_come: int) -> int:
+        """As many as the slots take at once; one, if it may have to be repeated."""
+        trials, design = self._trials, self._design
+        if design.measured is not None or design.repeats_time_outs:
+            return 1
+        return min(to_come, trials.executor.slots * trials.replicates_at_once(len(design.arms)))
+
+    def _take(self, count: int, to_come: int) -> Sequence[Replicate | Failure]:
         trials, design = self._trials, self._design
         if design.measured is None and not design.repeats_time_outs:
-            count = min(to_come, trials.executor.slots)
             return trials.take_replicates(
                 design.arms, count=count, rounds=self._rounds, purpose=design.purpose, shape=design.shape
             )
@@ -172,9 +179,10 @@ class _Loop:
     def _cost(self, count: int) -> float:
         return self._trials.replicates_seconds(self._design.arms, count, self._rounds)
 
-    def _announce(self, analysis: int) -> None:
+    def _announce(self, analysis: int, count: int) -> None:
         design, replicates = self._design, self._replicates
-        number = f"replicate {len(replicates) + 1} of {analysis}"
+        first, last = len(replicates) + 1, len(replicates) + count
+        number = f"replicate {first} of {analysis}" if count == 1 else f"replicates {first} to {last} of {analysis}"
         more: dict[str, Any] = {}
         if design.compares:
             more = {

@@ -12,24 +12,23 @@ import msgspec
 from hotlap import plan as plans_of
 from hotlap.experiment.costs import (
     FEWEST_ROUNDS,
-    FEWEST_ROUNDS_OF_A_SHORT_SCRIPT,
     MOST_ROUNDS,
     USUAL_ROUNDS,
     Costs,
     Shape,
 )
+from hotlap.experiment.failures import Failure, failure_of
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.repeat import repeated
 from hotlap.experiment.room import fitting_on_device
 from hotlap.experiment.unmodified import UnmodifiedRuns
+from hotlap.measure import speed
 from hotlap.measure.disturbance import disturbance
 from hotlap.records import (
     Assignment,
     Completed,
-    Crashed,
     Disturbance,
-    Ending,
     Instrument,
     LaunchRequest,
     Machine,
@@ -38,17 +37,22 @@ from hotlap.records import (
     Replicate,
     Run,
     StepSource,
-    Stopped,
     TurnRequest,
     Workload,
 )
-from hotlap.wording import ending_text
 
 FEWEST_BLOCK_STEPS = 2
 FEWEST_ARMS = 3
 """Reference, its repeat and one candidate."""
 
 _MOST_ARMS = 6
+_MOST_STARTED = 9
+"""How many launches start together at most: three replicates of three arms."""
+_WORTH_STARTING_TOGETHER_SECONDS = 10.0
+"""What each replicate that starts with another must save."""
+_MOST_CROWDING = 2.0
+"""How much longer than one a crowd may take to start; a start that takes three times as long counts as a hang."""
+_CHEAP_SECONDS = 60.0
 _MEMORY_SHARE = 0.8
 _SUSPENDED_BLOCK_SECONDS = 2.0
 """Moving an arm to the device and back takes seconds, so blocks are fewer and longer."""
@@ -58,16 +62,6 @@ _BLOCK_SHARE = 0.15
 _SLOWEST_STEP = 100
 """How many times longer than the baseline's a single step of a launch may be: it may be in float64, compile, or be
 followed by an evaluation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A replicate without numbers: which arm ended it, and how. ``cut``: no arm did; the time was over."""
-
-    arm: int
-    ending: Ending
-    reason: str
-    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +76,16 @@ class Arm:
 class Trials:
     """The only way from procedures to the executor, so that budget, seeds and limits are set in one place.
 
-    ``has_one_process``: a launch is a single trainer. ``suspended``: arms leave the device while they wait.
-    ``reserve_seconds`` is kept for verification; no trial may use it. With ``cuts_replicates`` a replicate ends when
-    its time is over, as a :class:`Failure` that is ``cut``, which is no failure of an arm. ``cores`` are the usable
-    cores. ``own_plan`` is the plan of an assignment without one: empty, except for fewer threads if other processes
-    keep cores busy, and ``instruments`` those of an assignment that names none. ``waits_in_vain`` counts the waits
-    after which the machine was no quieter, at most ``most_waits``, and ``again_seconds`` is the time of such waits and
-    the measurements after them. ``on_repetition`` is called with the number of repetitions so far when a trial is
-    repeated because it was killed from outside. ``unmodified`` remembers the last runs of the unmodified script.
-    ``warm_up_steps`` are the fewest of a replicate's arm.
+    ``has_one_process``: a launch is a single trainer. ``most_started`` launches may start together, though no more than
+    ``arms_at_once`` take turns. ``suspended``: arms leave the device while they wait. ``reserve_seconds`` is kept for
+    verification; no trial may use it. With ``cuts_replicates`` a replicate ends when its time is over, as a
+    :class:`Failure` that is ``cut``, which is no failure of an arm. ``cores`` are the usable cores. ``own_plan`` is the
+    plan of an assignment without one: empty, except for fewer threads if other processes keep cores busy, and
+    ``instruments`` those of an assignment that names none. ``waits_in_vain`` counts the waits after which the machine
+    was no quieter, at most ``most_waits``, and ``again_seconds`` is the time of such waits and the measurements after
+    them. ``on_repetition`` is called with the number of repetitions so far when a trial is repeated because it was
+    killed from outside. ``unmodified`` remembers the last runs of the unmodified script. ``warm_up_steps`` are the
+    fewest of a replicate's arm.
     """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
@@ -101,6 +96,7 @@ class Trials:
         self.costs = Costs(0.0, Shape(step_seconds=1.0))
         self.rounds = options.rounds or USUAL_ROUNDS
         self.arms_at_once = _MOST_ARMS
+        self.most_started = 0
         self.interleaved = True
         self.suspended = False
         self.has_one_process = True
@@ -150,10 +146,16 @@ class Trials:
         """Whether something that takes so many seconds fits into the budget."""
         return seconds <= self.left_seconds
 
+    @property
+    def starts_slowly(self) -> bool:
+        """Whether one more arm of a verification takes more than a minute to start, in all replicates together."""
+        return speed.HEADLINE_REPLICATES * self.costs.startup_seconds > _CHEAP_SECONDS
+
     def replicates_seconds(self, arms: Sequence[Plan | Arm], count: int, rounds: int) -> float:
         """The estimated seconds of so many replicates of these arms; each slot runs one at a time."""
         plans = [it.plan if isinstance(it, Arm) else it for it in arms]
-        return math.ceil(count / self.executor.slots) * self.costs.of_replicate(plans, rounds)
+        on_a_slot = math.ceil(count / self.executor.slots)
+        return self.costs.of_replicates(plans, on_a_slot, rounds, at_once=self.replicates_at_once(len(plans)))
 
     # -- requests -----------------------------------------------------------------------------
 
@@ -236,6 +238,17 @@ class Trials:
         """How many launches that are not timed may run at the same time."""
         return self.arms_at_once if self.interleaved and self.has_one_process and not self.suspended else 1
 
+    def replicates_at_once(self, arms: int) -> int:
+        """How many replicates of so many arms start together on a slot: several where that saves slow starts."""
+        if self.launches_at_once < 2:
+            return 1
+        starts = self.costs.starts
+        for count in range(self.most_started // arms, 1, -1):
+            worth = starts.saved(count, arms) >= (count - 1) * _WORTH_STARTING_TOGETHER_SECONDS
+            if worth and starts.together(count * arms) <= _MOST_CROWDING * starts.seconds:
+                return count
+        return 1
+
     def _launch_request(self, assignment: Assignment, steps: int) -> LaunchRequest:
         limit = max(assignment.block_limit_seconds, 3 * self.costs.of_steps(steps))
         one_step = assignment.step_limit_seconds
@@ -295,7 +308,7 @@ class Trials:
         patience_seconds: float = 0.0,
         one_launch: bool = False,
     ) -> list[Replicate | Failure]:
-        """Take replicates (at most as many as there are slots) of this ``shape``, with a fresh launch of each arm.
+        """Take replicates of this ``shape``, with a fresh launch of each arm; those of one slot start together.
 
         ``purpose`` distinguishes replicates, so that each has its own order of arms. A replicate whose *first* arm
         failed is repeated once, and one whose script ended too soon is repeated with shorter blocks.
@@ -368,16 +381,21 @@ class Trials:
         began = self.spent_seconds
         answers = self.executor.take_turns(requests)
         alone = count == 1 and not patience_seconds
-        return [self._learned(it, turns, shape, began, alone) for it, turns in zip(requests, answers, strict=True)]
+        together = math.ceil(count / self.executor.slots)
+        return [
+            self._learned(it, turns, shape, began, alone, together) for it, turns in zip(requests, answers, strict=True)
+        ]
 
     def _order_seed(self, purpose: str) -> int:
         number = self._replicates_taken.get(purpose, 0)
         self._replicates_taken[purpose] = number + 1
         return zlib.crc32(f"{self.options.seed} {purpose} {number}".encode())
 
-    def _learned(self, request: TurnRequest, first: Replicate, shape: Shape, began: float, alone: bool) -> Replicate:
+    def _learned(
+        self, request: TurnRequest, first: Replicate, shape: Shape, began: float, alone: bool, together: int
+    ) -> Replicate:
         """Repeat a replicate that was killed from outside, and learn its costs: if taken ``alone``, all time since
-        ``began``."""
+        ``began``. So many started ``together``."""
         answers = iter([first])
 
         def answer() -> Replicate:
@@ -390,7 +408,8 @@ class Trials:
         turns = repeated(answer, lambda turns: turns.runs, self._note_repetition, allowed=self._time_is_left)
         if failure_of(turns) is None and not request.one_launch:
             elapsed_seconds = self.spent_seconds - began if alone else turns.wall_seconds
-            self.costs.learn_replicate(turns, [it.plan for it in request.arms], elapsed_seconds, shape)
+            plans = [it.plan for it in request.arms]
+            self.costs.learn_replicate(turns, plans, elapsed_seconds, shape, started_together=together)
             self._learn_room(turns, len(request.arms))
             for arm, run in zip(request.arms, turns.runs, strict=True):
                 self.unmodified.note(arm, run, self.own_plan)
@@ -418,20 +437,22 @@ class Trials:
     # -- memory -------------------------------------------------------------------------------
 
     def fit_arms(self, machine: Machine, baseline: Run) -> None:
-        """How many arms may run at the same time, by the peak memory of the baseline.
+        """How many arms may run at the same time, and how many launches start at the same time, by the peak memory of
+        the baseline.
 
         On a device the allocator's reserve and the context count, and memory of other processes is unavailable. If too
         few arms fit and the driver can move memory to the host, waiting arms are suspended.
         """
         self.has_one_process = baseline.facts.processes == 1
-        on_device, device_bytes = fitting_on_device(machine, baseline, most=_MOST_ARMS, memory_share=_MEMORY_SHARE)
+        on_device, device_bytes = fitting_on_device(machine, baseline, most=_MOST_STARTED, memory_share=_MEMORY_SHARE)
         too_few = on_device < FEWEST_ARMS
         self.suspended = too_few and machine.suspends_devices and baseline.facts.processes == 1
         host_bytes = baseline.host_peak_bytes + (device_bytes if self.suspended else 0)
-        fitting = _MOST_ARMS if self.suspended else min(_MOST_ARMS, on_device)
+        fitting = _MOST_STARTED if self.suspended else min(_MOST_STARTED, on_device)
         if host_bytes and machine.memory_bytes:
             fitting = min(fitting, int(_MEMORY_SHARE * machine.memory_bytes / host_bytes))
-        self.arms_at_once = max(2, fitting)
+        self.most_started = fitting
+        self.arms_at_once = max(2, min(_MOST_ARMS, fitting))
         self.interleaved = fitting >= FEWEST_ARMS
         self.suspended = self.suspended and self.interleaved
         if self.suspended:
@@ -451,45 +472,3 @@ class Trials:
         if self.options.rounds is None and (self.options.budget_seconds is None or rounds < self.rounds):
             self.rounds = max(FEWEST_ROUNDS, min(rounds, MOST_ROUNDS))
         self.rounds = min(self.rounds, self.costs.shape.most_rounds)
-
-
-def failure_of(turns: Replicate) -> Failure | None:
-    """The arm that failed a replicate, or None for a complete one."""
-    for arm, run in enumerate(turns.runs):
-        if ran_through(run):
-            continue
-        ending = run.ending
-        if isinstance(ending, Completed):
-            ending = Crashed(exit_code=ending.exit_code, steps_done=steps_done(run))
-        return Failure(arm, ending, ending_text(ending))
-    diverged = _diverged_within_a_launch(turns)
-    if diverged is not None:
-        return diverged
-    if turns.rounds and all(len(it) >= FEWEST_ROUNDS_OF_A_SHORT_SCRIPT for it in turns.rounds):
-        return None
-    ended = next((i for i, run in enumerate(turns.runs) if isinstance(run.ending, Completed)), None)
-    if ended is None:
-        return Failure(0, Stopped(), "The budget ended before the replicate was complete.", cut=True)
-    return Failure(ended, Completed(), "The script ended before the replicate was complete.")
-
-
-def _diverged_within_a_launch(turns: Replicate) -> Failure | None:
-    """The configuration of a shared launch after whose switch the loss was no longer finite."""
-    for arm, run in enumerate(turns.runs):
-        if run.steps.not_finite and not run.steps.wall_seconds and run.plan != turns.runs[0].plan:
-            step = run.steps.not_finite[0] + 1
-            return Failure(
-                arm, Stopped(), f"It diverged: at step {step} of a launch with other levers, while it was on."
-            )
-    return None
-
-
-def ran_through(run: Run) -> bool:
-    """Whether a run reached its last requested step, or the script's own successful end."""
-    return isinstance(run.ending, Stopped) or (isinstance(run.ending, Completed) and run.ending.exit_code == 0)
-
-
-def steps_done(run: Run) -> int:
-    """The known number of steps of a run: a process that could not report leaves only that."""
-    known = 0 if isinstance(run.ending, (Completed, Stopped)) else run.ending.steps_done
-    return max(known, len(run.steps.wall_seconds))

@@ -21,11 +21,12 @@ from hotlap.errors import ArtefactError, StudyError
 from hotlap.experiment.comparing import compare_replicates
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
+from hotlap.experiment.failures import ran_through
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.replicates import ANALYSES, Design, replicate
 from hotlap.experiment.stages import begin, blank_study
-from hotlap.experiment.trials import Arm, Trials, ran_through
+from hotlap.experiment.trials import Arm, Trials
 from hotlap.gain import comparison_of_plan
 from hotlap.levers.support.engines import identifier
 from hotlap.machine.label import machine_label

@@ -18,7 +18,8 @@ from statistics import fmean
 from hotlap import plan as plans_of
 from hotlap.experiment.comparing import comparison_within_launch
 from hotlap.experiment.draft import StudyDraft
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.failures import Failure
+from hotlap.experiment.trials import Trials
 from hotlap.procedures.screen import affordable_screening, screenings_of_plans
 from hotlap.records import Comparison, Move, Plan, Replicate, Setting
 

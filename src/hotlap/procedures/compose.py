@@ -17,18 +17,17 @@ from typing import TypeAlias
 from hotlap import plan as plans_of
 from hotlap.experiment.confirm import OUT_OF_SIGHT_CONFIDENCE
 from hotlap.experiment.draft import StudyDraft
-from hotlap.experiment.trials import Failure, Trials
-from hotlap.measure.speed import HEADLINE_REPLICATES, upper_end_within_launch
+from hotlap.experiment.failures import Failure
+from hotlap.experiment.trials import Trials
+from hotlap.measure.speed import upper_end_within_launch
 from hotlap.procedures.combine import FEW, Combination, combine
-from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, screen, screen_one
+from hotlap.procedures.prospects import Prospect
+from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, can_switch, screen, screen_one
 from hotlap.procedures.verdicts import no_gain_within_launch
 from hotlap.records import Comparison, Move, Outcome, Plan, Run, Setting
 
 _CLEAR = 1.15
 """The gain of a single replicate that noise cannot explain."""
-
-_CHEAP_SECONDS = 60.0
-"""An arm that takes so long to start, in all replicates together, is launched to give a clear gain an interval."""
 
 After: TypeAlias = Callable[[Plan, Run], Sequence[Prospect]]
 """The levers worth screening on top of a plan, given a run of it."""
@@ -76,12 +75,7 @@ def has_own_arm(trials: Trials, part: Part) -> bool:
     So it should if its gain next to the others is unknown. A lever that a first measurement clearly shows has no such
     arm where starting one takes long.
     """
-    return part.comparison is None and ((part.gain or 0.0) < _CLEAR or not starts_slowly(trials))
-
-
-def starts_slowly(trials: Trials) -> bool:
-    """Whether one more arm of a verification takes more than a minute to start, in all replicates together."""
-    return HEADLINE_REPLICATES * trials.costs.startup_seconds > _CHEAP_SECONDS
+    return part.comparison is None and ((part.gain or 0.0) < _CLEAR or not trials.starts_slowly)
 
 
 def compose(
@@ -168,6 +162,8 @@ def _one_on_top_of_another(
     one is too small for one launch to show.
     """
     far = (1 + trials.options.delta) * (1 + noise)
+    if trials.starts_slowly:
+        far = max(far, WORTH_SLOW_STARTS)
     parts: list[Part] = []
     left: Hopeful = {}
     waiting = dict(hopeful)
@@ -263,9 +259,10 @@ def _is_out_of_sight(comparison: Comparison, delta: float) -> bool:
 def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequence[Screened]]) -> Combination | None:
     """The best combination; a single lever needs only its screening."""
     firsts = [it[0] for it in seen.values()]
-    if len(firsts) > 1:
+    worth = _worth_combining(trials, firsts)
+    if len(worth) > 1:
         gained = [it.setting for it in firsts if it.comparison is not None and it.comparison.speed.speedup.low > 1]
-        together = combine(trials, draft, base, [it.setting for it in firsts], gained)
+        together = combine(trials, draft, base, [it.setting for it in worth], gained)
         if together is not None:
             return together
     best = max(firsts, key=lambda it: it.gain or 0.0, default=None)
@@ -273,6 +270,17 @@ def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequ
         return None
     alone, lever = best.comparison, best.setting.lever
     return Combination(Move(settings=(best.setting,)), whole=alone, parts={lever: alone})
+
+
+def _worth_combining(trials: Trials, firsts: Sequence[Screened]) -> list[Screened]:
+    """The levers for another launch.
+
+    Where the script starts slowly, that is not worth it for those that promise little next to one that is shown.
+    """
+    shown = [it for it in firsts if _is_shown(it.comparison, trials.options.delta)]
+    if not shown or not trials.starts_slowly:
+        return list(firsts)
+    return [it for it in firsts if it in shown or (it.gain or 0.0) >= WORTH_SLOW_STARTS]
 
 
 def _is_shown(whole: Comparison | None, delta: float) -> bool:

@@ -16,7 +16,8 @@ from hotlap.experiment.trials import Trials
 from hotlap.measure import speed
 from hotlap.procedures.budget import affordable_way
 from hotlap.procedures.compose import Part, combined_at_once, has_own_arm, plan_of, split
-from hotlap.procedures.screen import Prospect, Screening, screenings, screenings_in_one_launch, screenings_of_plans
+from hotlap.procedures.prospects import Prospect
+from hotlap.procedures.screen import Screening, screenings, screenings_in_one_launch, screenings_of_plans
 from hotlap.procedures.verify import verification_cost
 from hotlap.records import Machine, Plan, Setting
 

@@ -20,16 +20,17 @@ from hotlap.errors import ScriptError
 from hotlap.experiment.ceilings import situation_with
 from hotlap.experiment.confirm import Confirmation, confirm, first_analysis_cost
 from hotlap.experiment.draft import OnProgress, say_nothing
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.prove_outputs import TaskQualityProver
 from hotlap.experiment.stages import begin, guarded, opened
-from hotlap.experiment.trials import Failure
 from hotlap.levers.api import Lever, inference_levers
 from hotlap.objective import gain, judge
 from hotlap.procedures.budget import RESERVE_MARGIN, reserve_for_first_answer
 from hotlap.procedures.call_advice import call_findings
 from hotlap.procedures.forecast import first_forecast
-from hotlap.procedures.screen import Hopeful, Prospect, Screened, noise_of_a_replicate, screen_one
+from hotlap.procedures.prospects import Prospect
+from hotlap.procedures.screen import Hopeful, Screened, noise_of_a_replicate, screen_one
 from hotlap.procedures.search import Search
 from hotlap.procedures.verdicts import breaks_p99
 from hotlap.procedures.verify import verification_cost

@@ -17,11 +17,12 @@ from hotlap.diagnose.rules.small_mixed_precision_gain import RULE_OF_THUMB, bott
 from hotlap.errors import BudgetError
 from hotlap.experiment.comparing import compare_replicates, comparison_of
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.prove import ParityProver, Prover
 from hotlap.experiment.replicates import Design, anything, replicate
 from hotlap.experiment.stages import begin, guarded, opened
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
 from hotlap.procedures.budget import ADVICE_MARGIN, rounded_up

@@ -20,28 +20,26 @@ from hotlap.experiment.ceilings import situation_with
 from hotlap.experiment.comparing import launch_noise
 from hotlap.experiment.confirm import Confirmation, confirm
 from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.lever_notes import warn_of_notes
 from hotlap.experiment.options import chosen
 from hotlap.experiment.plan_ahead import Launches
 from hotlap.experiment.prove import Prover
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever
 from hotlap.objective import judge
 from hotlap.procedures.budget import RESERVE_MARGIN, Way, affordable_way, reserve_for
-from hotlap.procedures.compose import starts_slowly
 from hotlap.procedures.forecast import plan_profile_launch, trials_forecast
+from hotlap.procedures.prospects import USUAL_LAUNCH_NOISE, Prospect, bound_of, prospects_of
 from hotlap.procedures.screen import (
-    USUAL_LAUNCH_NOISE,
+    WORTH_SLOW_STARTS,
     Hopeful,
-    Prospect,
     Screened,
-    bound_of,
     exceeded,
     has_trial,
     is_hopeful,
     let_go_beyond_limit,
     noise_of_a_replicate,
-    prospects_of,
     screen,
     screen_one,
     screenings,
@@ -72,8 +70,6 @@ from hotlap.records import (
 _Answer = TypeVar("_Answer")
 
 _SETTINGS_TRIED = 2
-_WORTH_SLOW_STARTS = 1.05
-"""What a lever must promise on top of a plan where the script starts slowly."""
 
 NOT_VERIFIED_ANY_MORE: Mapping[str, Any] = MappingProxyType(
     {"verification": None, "losses": None, "timings": None, "account_after": None}
@@ -148,12 +144,12 @@ class Ladder:
         """Without those that promise little on top of a plan, if the script starts slowly: to show a small gain takes
         some 24 launches."""
         goal = self._trials.options.goal
-        if not self._plan.settings or not goal.is_of_speed or not starts_slowly(self._trials):
+        if not self._plan.settings or not goal.is_of_speed or not self._trials.starts_slowly:
             return hopeful
         little = {
             name: first
             for name, (first, *_) in hopeful.items()
-            if first.gain is not None and first.gain < _WORTH_SLOW_STARTS
+            if first.gain is not None and first.gain < WORTH_SLOW_STARTS
         }
         for name, first in little.items():
             if not has_trial(self._draft, name):

@@ -20,10 +20,10 @@ import msgspec
 
 from hotlap.errors import ScriptError
 from hotlap.experiment.denied import failure_of
+from hotlap.experiment.failures import ran_through, steps_done
 from hotlap.experiment.observe import after_steps, command_line, limit_to_raise, remedy_of
 from hotlap.experiment.plan_ahead import Forecast, Launches, PlanAhead
 from hotlap.experiment.repeat import repeated
-from hotlap.experiment.trials import ran_through, steps_done
 from hotlap.records import (
     Assignment,
     BadNumber,

@@ -13,12 +13,13 @@ import msgspec
 from hotlap.errors import BudgetError, ScriptError, UsageError
 from hotlap.experiment.comparing import compare_replicates, peak_bytes
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.observe import command_line
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.plan_ahead import Forecast, Launches
 from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.stages import begin, guarded, opened
-from hotlap.experiment.trials import Arm, Failure, Trials
+from hotlap.experiment.trials import Arm, Trials
 from hotlap.levers.api import all_levers
 from hotlap.measure import speed
 from hotlap.procedures.budget import ADVICE_MARGIN, rounded_up

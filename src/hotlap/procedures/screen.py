@@ -1,7 +1,6 @@
-"""Decide which levers are worth a trial, with which setting, and in which order.
+"""Measure once what the levers gain that arithmetic allows (:mod:`hotlap.procedures.prospects`).
 
-There are two filters. The first is arithmetic: an obstacle, or a bound below the gain worth having. The second is one
-interleaved replicate of the current plan and of that plan with each candidate setting: it chooses settings by their
+One interleaved replicate of the current plan and of that plan with each candidate setting chooses settings by their
 point estimate, and drops those that are clearly slower, or clearly beyond a limit of the objective. It supports no
 claim: a single launch is weak evidence.
 """
@@ -15,46 +14,37 @@ from statistics import fmean
 from typing import TypeAlias
 
 from hotlap import plan as plans_of
-from hotlap.diagnose.api import Group
-from hotlap.experiment.ceilings import COMPUTE, answers_only
 from hotlap.experiment.comparing import comparison_within_launch
 from hotlap.experiment.costs import FEWEST_ROUNDS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Shape
 from hotlap.experiment.draft import StudyDraft
-from hotlap.experiment.findings import precedence
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.first_ratios import note_first_ratio
 from hotlap.experiment.goal import LimitUse
 from hotlap.experiment.lever_notes import warn_of_notes
-from hotlap.experiment.options import Options
-from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, Failure, Trials
+from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, Trials
 from hotlap.levers.api import Lever
-from hotlap.objective import NOTHING_USED, PEAKS, WITHIN_A_SLOWDOWN
+from hotlap.objective import NOTHING_USED
+from hotlap.procedures.prospects import USUAL_LAUNCH_NOISE, Prospect
 from hotlap.records import (
-    MEDIAN_CALL_SECONDS,
-    PEAK_BYTES,
     SECONDS_PER_SAMPLE,
     Comparison,
     CompileReport,
     Failed,
-    Finding,
     NoGain,
-    Objective,
     Outcome,
     Plan,
     Replicate,
     Run,
     Setting,
-    Situation,
-    Skipped,
 )
 from hotlap.wording import metric_words, ratio, share
-
-USUAL_LAUNCH_NOISE = 0.03
-"""The noise of a single replicate until this study has measured its own: launches of the same code differ by 2 to 6 %,
-of which taking turns removes the machine's share."""
 
 _NOISE_OF_A_BUSY_MACHINE = 0.5
 """The noise of a single replicate that other processes disturbed: what it shows of a limit is then no reason to drop a
 lever without a trial."""
+
+WORTH_SLOW_STARTS = 1.05
+"""What a lever must promise to be worth many launches of a script that starts slowly."""
 
 _SURPRISE = 2.0
 """A lever may start slowly, which must not cost the other levers of its replicate their screening."""
@@ -64,17 +54,6 @@ _ENOUGH_FOR_NOISE = 3
 
 _SCREENINGS = ((FEWEST_ROUNDS, 1.0), (FEWEST_ROUNDS // 2, 0.5), (FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, 0.25))
 """Rounds of a screening, and the length of its blocks as a share of the usual; the usual one first."""
-
-_DATA: frozenset[Group] = frozenset({"data"})
-
-
-@dataclass(frozen=True, slots=True)
-class Prospect:
-    """A lever that may be tried, with its settings, the most promising first."""
-
-    lever: Lever
-    settings: tuple[Setting, ...]
-    bound: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,26 +113,6 @@ def noise_of_a_replicate(differences: Sequence[float]) -> float:
     return max(_LEAST_NOISE, min(_MOST_NOISE, 2 * spread))
 
 
-def prospects_of(
-    levers: Iterable[Lever], situation: Situation, options: Options, findings: Sequence[Finding] = ()
-) -> tuple[list[Prospect], list[Outcome]]:
-    """The levers worth screening, in order; the others are decided with a reason.
-
-    Those that address a finding come first, by the cost of the finding; the rest by their bounds, best first.
-    """
-    found: list[Prospect] = []
-    passed_over: list[Outcome] = []
-    for lever in levers:
-        reason = _reason_to_skip(lever, situation, options)
-        if reason is not None:
-            passed_over.append(Outcome(lever=lever.name, verdict=reason))
-            continue
-        bound = bound_of(lever, situation) if options.goal.is_of_speed else None
-        found.append(Prospect(lever, _settings(lever, situation, options), bound))
-    found.sort(key=lambda it: (*precedence(findings, it.lever.name), it.bound or math.inf), reverse=True)
-    return found, passed_over
-
-
 def screen(
     trials: Trials,
     draft: StudyDraft,
@@ -171,7 +130,8 @@ def screen(
     without a promising setting is decided in the draft: as failed if all its settings failed, else as without gain,
     with the measured figure. A single setting needs no choice and is kept without measuring, unless it was tried before
     (``again``), or the objective has limits: a replicate that shows one exceeded saves a whole trial. ``in_breadth``
-    measures the most promising setting of each prospect first.
+    measures the most promising setting of each prospect first. Where the script starts slowly, the other settings of a
+    prospect are measured only if that one gains, or fails.
     """
     goal, quick = trials.options.goal, trials.options.quick
     wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
@@ -180,7 +140,12 @@ def screen(
     if len(wanted) < 2 and not again and not quick and not goal.objective.limits:
         return {it.lever.name: [Screened(setting) for setting in it.settings] for it in prospects}
     switchable = {setting for it in prospects for setting in it.settings if can_switch(it.lever, setting)}
-    seen, failures = _measure(trials, draft, incumbent, wanted, switchable)
+    first = [it for it in wanted if it in switchable or not trials.starts_slowly or _is_first(it, prospects)]
+    seen, failures = _measure(trials, draft, incumbent, first, switchable)
+    rest = [it for it in wanted if it not in first and _first_promises(it, prospects, seen, goal.delta)]
+    if rest:
+        more, failed = _measure(trials, draft, incumbent, rest, switchable)
+        seen, failures = seen | more, failures | failed
     hopeful: dict[str, list[Screened]] = {}
     for prospect in prospects:
         mine = [replace(seen[it], bound=prospect.bound) for it in prospect.settings if it in seen]
@@ -201,6 +166,18 @@ def screen(
 def _place_among(prospects: Sequence[Prospect]) -> Callable[[Setting], int]:
     places = {setting: place for it in prospects for place, setting in enumerate(it.settings)}
     return places.__getitem__
+
+
+def _is_first(setting: Setting, prospects: Sequence[Prospect]) -> bool:
+    return any(it.settings[0] == setting for it in prospects)
+
+
+def _first_promises(
+    setting: Setting, prospects: Sequence[Prospect], seen: Mapping[Setting, Screened], delta: float
+) -> bool:
+    """Whether another setting of a lever is worth a launch, by what is known of the lever's first one."""
+    (first,) = (seen.get(it.settings[0]) for it in prospects if setting in it.settings)
+    return first is None or first.gain is None or first.gain >= 1 + delta
 
 
 def screen_one(
@@ -295,68 +272,6 @@ def _lengths(trials: Trials) -> Iterator[tuple[int, Shape | None]]:
 def _shorter(shape: Shape, part: float) -> Shape:
     steps = max(FEWEST_BLOCK_STEPS, math.ceil(shape.block_steps * part))
     return replace(shape, block_steps=steps, block_seconds=shape.block_seconds * part)
-
-
-def bound_of(lever: Lever, situation: Situation) -> float | None:
-    """The largest possible speedup of the lever here: its own bound, or a lower measured ceiling.
-
-    A lever that only speeds up the computation cannot exceed the loader's rate; one that only speeds up the loader,
-    on a CPU where nothing is copied, cannot exceed the model's. The rules that a lever addresses show what it speeds
-    up, unless it also sets variables, which reach every process. A ceiling is extended by the noise of single launches.
-    """
-    bounds = [lever.bound(situation)]
-    everywhere = any(lever.environment(it) for it in lever.candidates(situation))
-    for ceiling in () if everywhere else situation.ceilings:
-        is_compute = ceiling.name == "loader-alone" and answers_only(lever, COMPUTE)
-        is_loader = ceiling.name == "model-alone" and answers_only(lever, _DATA) and situation.facts.device == "cpu"
-        if ceiling.bound_speedup is not None and (is_compute or is_loader):
-            bounds.append(ceiling.bound_speedup * (1 + USUAL_LAUNCH_NOISE))
-    return min((it for it in bounds if it is not None), default=None)
-
-
-def _reason_to_skip(lever: Lever, situation: Situation, options: Options) -> Skipped | None:
-    obstacle = lever.obstacle(situation)
-    if obstacle is not None:
-        return obstacle
-    if lever.lengthens_calls and _is_of_single_calls(options.objective):
-        return Skipped(reason="Its inputs wait for one another, and the objective is about the time of single calls.")
-    if not lever.candidates(situation):
-        return Skipped(reason="No setting of it fits this script and machine.")
-    if not _settings(lever, situation, options):
-        return Skipped(reason=f"It changes what is learned, so it is only tried with --allow {lever.name}.")
-    if not _may_improve(lever, options.objective.metric):
-        what = metric_words(options.objective.metric)
-        return Skipped(reason=f"It is not tried for the {what}.{_other_goal(lever, options)}")
-    bound = bound_of(lever, situation) if options.goal.is_of_speed else None
-    if bound is not None and bound < 1 + options.delta:
-        text = (
-            f"It could give {bound:.3f}x at most, less than the smallest gain worth having, {1 + options.delta:.3g}x."
-        )
-        return Skipped(reason=text, bound=bound)
-    return None
-
-
-def _is_of_single_calls(objective: Objective) -> bool:
-    return objective.metric == MEDIAN_CALL_SECONDS or objective.p99_seconds is not None
-
-
-def _other_goal(lever: Lever, options: Options) -> str:
-    """Which goal the lever is tried for, if speed is the present one."""
-    if options.objective.metric != SECONDS_PER_SAMPLE:
-        return ""
-    goals = [goal for metric, goal in WITHIN_A_SLOWDOWN.items() if metric in lever.improves]
-    return f" `--goal {goals[0]}` tries it." if goals else ""
-
-
-def _may_improve(lever: Lever, metric: str) -> bool:
-    names = {MEDIAN_CALL_SECONDS: SECONDS_PER_SAMPLE, **dict.fromkeys(PEAKS, PEAK_BYTES)}
-    return metric in lever.improves or names.get(metric) in lever.improves
-
-
-def _settings(lever: Lever, situation: Situation, options: Options) -> tuple[Setting, ...]:
-    """The lever's candidates without those that change what is learned, unless allowed by name."""
-    allowed = lever.name in options.allow
-    return tuple(it for it in lever.candidates(situation) if allowed or lever.proof_for(situation, it) != "behaviour")
 
 
 def _measure(

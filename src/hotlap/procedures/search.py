@@ -18,6 +18,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.experiment.ceilings import measure_ceilings, note_bounds, situation_with
 from hotlap.experiment.collective_rates import measured_rates
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.findings import note_findings, precedence
 from hotlap.experiment.observe import account_of
 from hotlap.experiment.options import Options, check
@@ -25,7 +26,7 @@ from hotlap.experiment.profiled_launch import take_profile
 from hotlap.experiment.profiled_plan import take_profile_of_plan
 from hotlap.experiment.prove import ParityProver
 from hotlap.experiment.stages import begin, guarded, opened
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
 from hotlap.measure.parity.curves import loss_curves
@@ -46,7 +47,8 @@ from hotlap.procedures.budget import (
 from hotlap.procedures.compose import compose, plan_of
 from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
-from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, noise_of_a_replicate, prospects_of
+from hotlap.procedures.prospects import Prospect, prospects_of
+from hotlap.procedures.screen import Hopeful, Screened, can_switch, noise_of_a_replicate
 from hotlap.procedures.strategies import choose_strategies
 from hotlap.procedures.together import Settled, Together
 from hotlap.procedures.verdicts import little_by_bound, little_in_first_measurements, quick_look_text, why_given_up
@@ -323,7 +325,7 @@ class Search(Ladder):
         worth: Hopeful = {}
         bounds = {it.lever.name: it.bound or math.inf for it in self._prospects(self._open)[0]}
         least = self._far(screenings=2)
-        for name, choices in left.items():
+        for name, choices in self._worth_its_starts(left).items():
             if bounds.get(name, 0.0) < self._far(screenings=1):
                 self._let_go_by_bound(name, bounds.get(name))  # the next pass does that of an unknown one
                 continue

@@ -19,7 +19,7 @@ from hotlap.experiment.trials import Trials
 from hotlap.levers.support.data_parallel import wrappers
 from hotlap.levers.support.sharded_by_script import sharded
 from hotlap.objective import PEAKS
-from hotlap.procedures.screen import Prospect
+from hotlap.procedures.prospects import Prospect
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,

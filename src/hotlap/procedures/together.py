@@ -16,8 +16,9 @@ import msgspec
 from hotlap import plan as plans_of
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.prove import Prover
-from hotlap.experiment.trials import FEWEST_ARMS, Failure, Trials
+from hotlap.experiment.trials import FEWEST_ARMS, Trials
 from hotlap.measure import speed
 from hotlap.measure.parity.verdict import is_open_for_every_lever
 from hotlap.objective import judge

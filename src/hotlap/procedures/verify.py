@@ -14,9 +14,10 @@ from hotlap import plan as plans_of
 from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_parts, compare_replicates, comparison_of, with_load
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.replicates import Design, replicate
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.trials import Trials
 from hotlap.measure import speed
 from hotlap.objective import judge, p99_state
 from hotlap.records import Comparison, Plan, Quality, Replicate, Run

@@ -61,6 +61,11 @@ class Executor(Protocol):
         and then take their steps one after the other. The caller makes sure that all of them fit into memory."""
         ...
 
+    def submit_replicates(self, requests: Sequence[TurnRequest], slot: Slot) -> Future[tuple[Replicate, ...]]:
+        """Take replicates on one slot: the arms of all start in parallel, and then one replicate after the other is
+        timed while the rest is frozen. The caller makes sure that all of them fit into memory."""
+        ...
+
 
 class OneSlot(ABC):
     """An executor that does one thing after the other on this machine: it has finished when ``submit`` returns."""
@@ -112,6 +117,16 @@ class OneSlot(ABC):
         runs: Future[tuple[Run, ...]] = Future()
         runs.set_result(self.launch_together(requests))
         return runs
+
+    def take_replicates(self, requests: Sequence[TurnRequest]) -> tuple[Replicate, ...]:
+        """Take replicates; by default each starts after the one before it has ended."""
+        return tuple(self.take_turns(it) for it in requests)
+
+    def submit_replicates(self, requests: Sequence[TurnRequest], slot: Slot) -> Future[tuple[Replicate, ...]]:
+        """Take them now, as :meth:`submit` does one."""
+        taken: Future[tuple[Replicate, ...]] = Future()
+        taken.set_result(self.take_replicates(requests))
+        return taken
 
 
 class MakeExecutor(Protocol):

@@ -170,6 +170,33 @@ class LocalExecutor(OneSlot):
             runs, rounds = turns.alternate(self._child_alone, request)
         return Replicate(runs=runs, rounds=rounds, interleaved=interleaved, wall_seconds=time.perf_counter() - began)
 
+    def take_replicates(self, requests: Sequence[TurnRequest]) -> tuple[Replicate, ...]:
+        """The same of several requests, whose arms all start at the same time and are frozen until their replicate
+        begins. Where they do not fit into memory together, one replicate starts after the other."""
+        if len(requests) < 2 or not all(it.interleaved and not it.suspended and not it.one_launch for it in requests):
+            return super().take_replicates(requests)
+        taken = self._take_started_together(requests)
+        lacks_room = any(may_lack_room(run.ending) for it in taken for run in it.runs)
+        is_cramped = any(turns.is_cramped(it.runs, request) for it, request in zip(taken, requests, strict=True))
+        return super().take_replicates(requests) if lacks_room or is_cramped else taken
+
+    def _take_started_together(self, requests: Sequence[TurnRequest]) -> tuple[Replicate, ...]:
+        """Replicates whose seconds each include the common start: what each would take by itself."""
+        taken: list[Replicate] = []
+        self._teardown.wait()
+        began = time.perf_counter()
+        deadline = began + min(it.most_seconds or math.inf for it in requests)
+        with ExitStack() as stack:
+            sets = [[stack.enter_context(self._child(_waiting(arm))) for arm in it.arms] for it in requests]
+            turns.start_together([child for children in sets for child in children], deadline)
+            start_seconds = time.perf_counter() - began
+            for request, children in zip(requests, sets, strict=True):
+                replicate_began = time.perf_counter()
+                runs, rounds = turns.take_turns(children, _shortened(request, replicate_began - began))
+                wall_seconds = start_seconds + time.perf_counter() - replicate_began
+                taken.append(Replicate(runs=runs, rounds=rounds, wall_seconds=wall_seconds))
+        return tuple(taken)
+
     def _interleave(
         self, request: TurnRequest, suspender: Suspender | None
     ) -> tuple[tuple[Run, ...], turns.Rounds, bool]:
@@ -234,6 +261,12 @@ class LocalExecutor(OneSlot):
 def _waiting(assignment: Assignment) -> Assignment:
     """A child that takes its first step on an accelerator only when no other does."""
     return msgspec.structs.replace(assignment, waits_on_device=True)
+
+
+def _shortened(request: TurnRequest, spent_seconds: float) -> TurnRequest:
+    """The request with the time that is left of its ``most_seconds``."""
+    most = request.most_seconds
+    return request if most is None else msgspec.structs.replace(request, most_seconds=max(0.0, most - spent_seconds))
 
 
 def _sweep_limit_seconds(assignment: Assignment) -> float:

@@ -14,11 +14,12 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
+from hotlap.experiment.failures import ran_through
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.plan_ahead import Forecast, Launches
 from hotlap.experiment.stages import begin, guarded, opened
-from hotlap.experiment.trials import Arm, Trials, ran_through
+from hotlap.experiment.trials import Arm, Trials
 from hotlap.levers.api import all_levers
 from hotlap.measure.trend import settled_growth
 from hotlap.procedures.batch import knee

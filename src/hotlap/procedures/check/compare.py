@@ -12,6 +12,7 @@ from hotlap.errors import HotlapError, ScriptError, UsageError
 from hotlap.experiment.comparing import BASELINE, CANDIDATE, comparison_of, largest_peak_bytes
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.options import Options
@@ -19,7 +20,7 @@ from hotlap.experiment.options import check as check_options
 from hotlap.experiment.prove import ParityProver
 from hotlap.experiment.replicates import ANALYSES, Design, replicate, timed_out
 from hotlap.experiment.stages import begin, blank_study
-from hotlap.experiment.trials import Arm, Failure, Trials
+from hotlap.experiment.trials import Arm, Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.machine.label import machine_label
 from hotlap.measure import speed

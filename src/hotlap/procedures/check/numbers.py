@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from hotlap.experiment.failures import Failure, ran_through
 from hotlap.experiment.prove import affordable_steps
-from hotlap.experiment.trials import Failure, Trials, ran_through
+from hotlap.experiment.trials import Trials
 from hotlap.measure.parity.verdict import ParityEvidence, judge
 from hotlap.records import (
     AlignRandomness,

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.prove_outputs import captured_outputs, inputs_of, units_for_all_inputs
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.trials import Trials
 from hotlap.measure.quality import compared_outputs, judge_quality
 from hotlap.records import CaptureOutputs, Quality, Replicate, ScriptFacts, Sides
 

@@ -14,12 +14,13 @@ import msgspec
 from hotlap.errors import HotlapError
 from hotlap.experiment.comparing import CANDIDATE
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.plan_ahead import Launches
 from hotlap.experiment.replicates import ANALYSES, Design, replicate, same_numbers
 from hotlap.experiment.stages import begin, blank_study
-from hotlap.experiment.trials import Arm, Failure, Trials
+from hotlap.experiment.trials import Arm, Trials
 from hotlap.machine.label import machine_label
 from hotlap.procedures.check.numbers import TwoScripts, unless_noisy
 from hotlap.procedures.check.outputs import TwoScriptsOutputs
