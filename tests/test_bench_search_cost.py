@@ -15,7 +15,17 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.pieces import store
-from bench.search_cost.__main__ import HERE, SLOW_START, Begun, Case, Row, Search, launches_in, text_of
+from bench.search_cost.__main__ import (
+    HERE,
+    SLOW_START,
+    Begun,
+    Case,
+    Row,
+    Search,
+    launches_in,
+    text_of,
+    until_a_plan_was_verified,
+)
 
 TUNE = """
 import json, pathlib, sys, time
@@ -59,6 +69,25 @@ def test_arms_that_share_a_process_are_one_launch() -> None:
     assert launches_in(iter(journal)) == 1 + 1 + 2
 
 
+def replicate(*arms: str, seconds: float = 10.0) -> str:
+    plans = [{"settings": [{"lever": it} for it in names.split()]} for names in arms]
+    runs = [{"output_path": f"run-{number}", "plan": it} for number, it in enumerate(plans)]
+    return json.dumps({"type": "turns", "elapsed_seconds": seconds, "answer": {"runs": runs}})
+
+
+def test_the_first_plan_with_five_replicates_counts_if_it_was_kept() -> None:
+    journal = [
+        entry("machine"),
+        replicate("", "loader", "compile"),
+        *[replicate("", "", "compile")] * 5,
+        *[replicate("", "", "loader", "")] * 5,
+        *[replicate("", "", "loader compile")] * 5,
+    ]
+    assert until_a_plan_was_verified(iter(journal), {"loader", "fused"}) == (3 + 15 + 20, 110.0)
+    assert until_a_plan_was_verified(iter(journal), {"loader", "compile"}) == (3 + 15, 60.0)
+    assert until_a_plan_was_verified(iter(journal[:9]), {"loader"}) is None
+
+
 def test_the_table_has_a_row_for_each_search() -> None:
     row = Row(
         script="slow_start.py",
@@ -74,8 +103,10 @@ def test_the_table_has_a_row_for_each_search() -> None:
         levers=("loader", "mixed-precision"),
     )
     text = text_of([row])
-    cells = "| slow_start.py | 10 s | this | 31 | 5.0 min | 9.0 min | 1.50x (1.40 to 1.60) | loader, mixed-precision |"
-    assert cells in text
+    ends = "31 | 5.0 min | 9.0 min | 1.50x (1.40 to 1.60) | loader, mixed-precision |"
+    assert f"| slow_start.py | 10 s | this | none | none | {ends}" in text
+    text = text_of([msgspec.structs.replace(row, first_launches=22, first_seconds=210.0)])
+    assert f"| slow_start.py | 10 s | this | 22 | 3.5 min | {ends}" in text
 
 
 def test_a_search_that_takes_too_long_is_interrupted_and_goes_on(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,8 @@ import msgspec
 
 from bench.pieces import UNFINISHED, add_options, store, stored, until_of
 from bench.report import command_line, table, write, written
+from hotlap.experiment.trials import FEWEST_ARMS
+from hotlap.measure.speed import HEADLINE_REPLICATES
 
 ROOT = Path(__file__).parents[2]
 SLOW_START = Path(__file__).with_name("slow_start.py")
@@ -48,8 +51,10 @@ _POLL_SECONDS = 0.5
 class Row(msgspec.Struct, kw_only=True):
     """One search.
 
-    ``launches`` are processes of the script that were started; ``levers`` those that were kept. ``wall_seconds`` is
-    what the search counts as spent, over all its parts; ``processor_seconds`` None if a part of it was killed.
+    ``first_launches`` and ``first_seconds`` are what it took until the first plan was verified, which a search may go
+    on to improve; None if there was none. ``launches`` are processes of the script that were started; ``levers`` those
+    that were kept. ``wall_seconds`` is what the search counts as spent, over all its parts; ``processor_seconds`` None
+    if a part of it was killed.
     """
 
     script: str
@@ -65,6 +70,8 @@ class Row(msgspec.Struct, kw_only=True):
     levers: tuple[str, ...]
     budget_seconds: float | None = None
     parts: int = 1
+    first_launches: int | None = None
+    first_seconds: float | None = None
 
 
 class Begun(msgspec.Struct, kw_only=True):
@@ -134,11 +141,23 @@ def main(words: list[str]) -> int:
 
 def text_of(rows: list[Row]) -> str:
     """The table, what it counts, and the goals."""
-    heads = ("script", "start-up", "search", "launches", "wall", "processor", "verified speedup", "levers kept")
+    heads = (
+        "script",
+        "start-up",
+        "search",
+        "launches until a plan was verified",
+        "wall until then",
+        "launches in all",
+        "wall in all",
+        "processor",
+        "verified speedup",
+        "levers kept",
+    )
     return "\n".join(
         (
             "Whole searches: all levers, the plan verified; examples with a budget. A launch is a process of the "
-            "script; the start-up is how long the script sleeps before its loop.",
+            "script; the start-up is how long the script sleeps before its loop. A search goes on after its first "
+            "verified plan if other levers may still add to it; ended there, it would have that plan.",
             "",
             table(heads, [_cells(it) for it in rows]),
             "",
@@ -154,12 +173,14 @@ def goals_of(rows: list[Row]) -> list[str]:
     examples = [it for it in rows if it.script != SLOW_START.name]
     lines = []
     if slow:
-        most = max(it.launches for it in slow)
-        lines.append(f"- At most {MOST_LAUNCHES} launches: {_reached(most <= MOST_LAUNCHES)}, {most} at most.")
+        most = max(it.first_launches or it.launches for it in slow)
+        goal = f"A verified plan in at most {MOST_LAUNCHES} launches"
+        lines.append(f"- {goal}: {_reached(most <= MOST_LAUNCHES)}, {most} at most.")
     for it in slowest:
-        reached = it.speedup is not None and it.wall_seconds <= MOST_SECONDS_OF_A_SLOW_START
+        seconds = it.first_seconds or it.wall_seconds
+        reached = it.speedup is not None and seconds <= MOST_SECONDS_OF_A_SLOW_START
         goal = f"A verified plan in {MOST_SECONDS_OF_A_SLOW_START / 60:.0f} min for a start-up of {STARTUPS[-1]:.0f} s"
-        lines.append(f"- {goal}: {_reached(reached)}, {it.wall_seconds / 60:.1f} min.")
+        lines.append(f"- {goal}: {_reached(reached)}, {seconds / 60:.1f} min.")
     for it in examples:
         reached = it.speedup is not None and bool(it.levers) and it.wall_seconds <= EXAMPLE_BUDGET_SECONDS
         goal = f"A verified plan of {it.script} in {EXAMPLE_BUDGET_SECONDS / 60:.0f} min"
@@ -174,6 +195,32 @@ def _reached(is_reached: bool) -> str:
 def launches_in(journal: Iterator[str]) -> int:
     """How many processes of the script a journal records: one for each run, and one for all that shared a launch."""
     return sum(_launches(msgspec.json.decode(line)) for line in journal)
+
+
+def until_a_plan_was_verified(journal: Iterator[str], kept: Collection[str]) -> tuple[int, float] | None:
+    """The launches and seconds until the headline's number of replicates of a plan were complete, next to the
+    unmodified script twice; of a plan whose levers were all ``kept``, as that of a refused one is no answer."""
+    seen: Counter[frozenset[str]] = Counter()
+    launches, seconds = 0, 0.0
+    for line in journal:
+        entry = msgspec.json.decode(line)
+        launches += _launches(entry)
+        seconds += entry.get("elapsed_seconds", 0.0)
+        plan = _verified_by(entry)
+        seen[plan] += 1
+        if plan and plan.issubset(kept) and seen[plan] == HEADLINE_REPLICATES:
+            return launches, seconds
+    return None
+
+
+def _verified_by(entry: dict[str, Any]) -> frozenset[str]:
+    """The levers of a plan that a replicate compares with the unmodified script; none in any other entry."""
+    if entry["type"] != "turns" or _launches(entry) < FEWEST_ARMS:
+        return frozenset()
+    first, second, plan, *_ = (
+        frozenset(it["lever"] for it in run.get("plan", {}).get("settings", ())) for run in entry["answer"]["runs"]
+    )
+    return frozenset() if first or second else plan
 
 
 def _launches(entry: dict[str, Any]) -> int:
@@ -265,8 +312,11 @@ class Search:
 
     def _row(self, home: Path, study: dict[str, Any], parts: int, processor: float | None) -> Row:
         (journal,) = home.glob(".hotlap/*/journal.jsonl")
+        levers = tuple(it["lever"] for it in study["plan"]["settings"])
         with journal.open(encoding="utf-8") as lines:
             launches = launches_in(lines)
+        with journal.open(encoding="utf-8") as lines:
+            first = until_a_plan_was_verified(lines, levers)
         verification = study.get("verification")
         speedup = verification["speed"]["speedup"] if verification else None
         return Row(
@@ -280,9 +330,11 @@ class Search:
             speedup=speedup["value"] if speedup else None,
             low=speedup["low"] if speedup else None,
             high=speedup["high"] if speedup else None,
-            levers=tuple(it["lever"] for it in study["plan"]["settings"]),
+            levers=levers,
             budget_seconds=self.case.budget,
             parts=parts,
+            first_launches=first[0] if first else None,
+            first_seconds=first[1] if first else None,
         )
 
 
@@ -311,6 +363,8 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.script,
         f"{row.startup_seconds:g} s",
         row.version,
+        "none" if row.first_launches is None else str(row.first_launches),
+        "none" if row.first_seconds is None else f"{row.first_seconds / 60:.1f} min",
         str(row.launches),
         f"{row.wall_seconds / 60:.1f} min",
         processor,

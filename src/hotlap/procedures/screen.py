@@ -142,7 +142,7 @@ def screen(
     switchable = {setting for it in prospects for setting in it.settings if can_switch(it.lever, setting)}
     first = [it for it in wanted if it in switchable or not trials.starts_slowly or _is_first(it, prospects)]
     seen, failures = _measure(trials, draft, incumbent, first, switchable)
-    rest = [it for it in wanted if it not in first and _first_promises(it, prospects, seen, goal.delta)]
+    rest = [it for it in wanted if it not in first and _first_gains(it, prospects, seen, goal.delta)]
     if rest:
         more, failed = _measure(trials, draft, incumbent, rest, switchable)
         seen, failures = seen | more, failures | failed
@@ -172,12 +172,12 @@ def _is_first(setting: Setting, prospects: Sequence[Prospect]) -> bool:
     return any(it.settings[0] == setting for it in prospects)
 
 
-def _first_promises(
+def _first_gains(
     setting: Setting, prospects: Sequence[Prospect], seen: Mapping[Setting, Screened], delta: float
 ) -> bool:
     """Whether another setting of a lever is worth a launch, by what is known of the lever's first one."""
     (first,) = (seen.get(it.settings[0]) for it in prospects if setting in it.settings)
-    return first is None or first.gain is None or first.gain >= 1 + delta
+    return first is None or first.gain is None or first.gain >= (1 + delta) * (1 + USUAL_LAUNCH_NOISE)
 
 
 def screen_one(
