@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from test_together import QUIET, Counting, chosen, outcomes, switchable
 
+from hotlap.experiment.comparing import comparison_within_launch
 from hotlap.experiment.costs import Costs, Shape
 from hotlap.experiment.options import Options
 from hotlap.experiment.starts import Starts
@@ -189,3 +190,16 @@ def test_replicates_that_start_together_cost_less_but_never_less_than_one() -> N
     one = costs.of_replicate(plans, 8)
     assert 2 * one <= together < 5 * one
     assert together == pytest.approx(5 * one - 3 * 56.0, rel=0.05), "three starts less, but for the little they crowd"
+
+
+def test_what_one_of_two_equal_arms_has_by_chance_is_no_gain() -> None:
+    rounds = ((1.06, 1.05, 1.07), (1.0, 1.01, 0.99), (1.0, 1.01, 0.99), (0.5, 0.51, 0.52))
+    turns = Replicate(runs=(Run(),) * 4, rounds=rounds)
+    half = Plan(settings=(setting("half"),))
+
+    def gain(reference: int, candidate: int) -> float:
+        found = comparison_within_launch(Plan(), half, turns, delta=0.01, arms=(reference, candidate))
+        return found.speed.speedup.value
+
+    assert gain(0, 2) == pytest.approx(1.06**0.5, abs=0.002), "half of it: the mean of both counts"
+    assert gain(2, 3) == pytest.approx(1.96, abs=0.01), "any other arm is alone"

@@ -141,16 +141,13 @@ class Ladder:
         return self._plan != before
 
     def _worth_its_starts(self, hopeful: Hopeful) -> Hopeful:
-        """Without those that promise little on top of a plan, if the script starts slowly: to show a small gain takes
-        some 24 launches."""
+        """Without those that promise little on top of a plan, or no more than noise explains, if the script starts
+        slowly: to show a small gain takes some 24 launches."""
         goal = self._trials.options.goal
         if not self._plan.settings or not goal.is_of_speed or not self._trials.starts_slowly:
             return hopeful
-        little = {
-            name: first
-            for name, (first, *_) in hopeful.items()
-            if first.gain is not None and first.gain < WORTH_SLOW_STARTS
-        }
+        least = max(WORTH_SLOW_STARTS, (1 + goal.delta) * (1 + noise_of_a_replicate(self._noise)))
+        little = {name: first for name, (first, *_) in hopeful.items() if first.gain is not None and first.gain < least}
         for name, first in little.items():
             if not has_trial(self._draft, name):
                 verdict = little_in_first_measurements(first, goal)

@@ -317,13 +317,14 @@ def _screened(
     trials: Trials, incumbent: Plan, setting: Setting, screening: Screening, turns: Replicate, arm: int, seconds: float
 ) -> Screened:
     """The result of one arm of a replicate."""
-    comparison = None
+    comparison, gain = None, trials.options.goal.seen(turns, arm)
     if screening.one_launch and len(turns.rounds[arm]) > 1:
         candidate, delta = plans_of.with_setting(incumbent, setting), trials.options.delta
         comparison = comparison_within_launch(incumbent, candidate, turns, delta=delta, arms=(0, arm))
+        gain = comparison.speed.speedup.value
     return Screened(
         setting,
-        gain=trials.options.goal.seen(turns, arm),
+        gain=gain,
         compile=turns.runs[arm].compile,
         seconds=seconds,
         rounds=len(turns.rounds[arm]),

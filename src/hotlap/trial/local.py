@@ -185,7 +185,7 @@ class LocalExecutor(OneSlot):
         taken: list[Replicate] = []
         self._teardown.wait()
         began = time.perf_counter()
-        deadline = began + min(it.most_seconds or math.inf for it in requests)
+        deadline = min(map(turns.deadline_of, requests))
         with ExitStack() as stack:
             sets = [[stack.enter_context(self._child(_waiting(arm))) for arm in it.arms] for it in requests]
             turns.start_together([child for children in sets for child in children], deadline)
