@@ -203,3 +203,18 @@ def test_what_one_of_two_equal_arms_has_by_chance_is_no_gain() -> None:
 
     assert gain(0, 2) == pytest.approx(1.06**0.5, abs=0.002), "half of it: the mean of both counts"
     assert gain(2, 3) == pytest.approx(1.96, abs=0.01), "any other arm is alone"
+
+
+def fresh_replicates_of(executor: Starting) -> list[frozenset[str]]:
+    """The levers of the third arm of each replicate with two equal arms before it."""
+    return [frozenset(it.lever for it in one.arms[2].plan.settings) for one in executor.fresh()]
+
+
+def test_what_one_launch_could_not_show_is_verified_at_once_in_order_of_what_it_promised() -> None:
+    """No launch is clear where blocks differ this much: the levers are tried one by one."""
+    effects = {setting("half"): Effect(compute=0.85), setting("little"): Effect(compute=0.99)}
+    noisy = FakeScript(startup_seconds=60.0, effects=effects, cores=CORES, round_noise=0.2, launch_noise=0.004)
+    executor = Starting(noisy)
+    study = search(executor, switchable("little"), switchable("idle"), switchable("half"))
+    assert fresh_replicates_of(executor)[:5] == [{"half"}] * 5, "no trial, whose verification would follow anyway"
+    assert "half" in chosen(study) and study.verification is not None

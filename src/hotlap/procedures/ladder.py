@@ -141,12 +141,18 @@ class Ladder:
         return self._plan != before
 
     def _worth_its_starts(self, hopeful: Hopeful) -> Hopeful:
-        """Without those that promise little on top of a plan, or no more than noise explains, if the script starts
-        slowly: to show a small gain takes some 24 launches."""
-        goal = self._trials.options.goal
-        if not self._plan.settings or not goal.is_of_speed or not self._trials.starts_slowly:
+        """Without those that promise too little for many launches, if the script starts slowly.
+
+        Without a plan these promise no gain worth having, unless ``--only`` names them. On top of one they promise a
+        small gain, which takes some 24 launches to show, or no more than noise explains.
+        """
+        options = self._trials.options
+        goal, has_plan = options.goal, bool(self._plan.settings)
+        if not goal.is_of_speed or not self._trials.starts_slowly or (options.only and not has_plan):
             return hopeful
-        least = max(WORTH_SLOW_STARTS, (1 + goal.delta) * (1 + noise_of_a_replicate(self._noise)))
+        least = 1 + goal.delta
+        if has_plan:
+            least = max(WORTH_SLOW_STARTS, least * (1 + noise_of_a_replicate(self._noise)))
         little = {name: first for name, (first, *_) in hopeful.items() if first.gain is not None and first.gain < least}
         for name, first in little.items():
             if not has_trial(self._draft, name):
@@ -219,7 +225,7 @@ class Ladder:
         first: Outcome | None = None
         for choice in choices[:_SETTINGS_TRIED]:
             candidate = plans_of.with_setting(self._plan, choice.setting)
-            way = self._way(candidate)
+            way = self._way(candidate, choice.gain)
             if way is None and choice.gain is None:
                 choice = self._screen(choice)
                 noise = noise_of_a_replicate(self._noise)
@@ -227,7 +233,7 @@ class Ladder:
                 if not is_within or not is_hopeful(choice, self._trials.options.goal.delta, noise):
                     self._note_seen(name, choice, candidate)
                     break
-                way = self._way(candidate)  # the screening corrected the costs of a trial
+                way = self._way(candidate, choice.gain)  # the screening corrected the costs of a trial
             if way is None:
                 self._note_seen(name, choice, candidate)
                 self._left_to_try[name] = choices
@@ -249,11 +255,18 @@ class Ladder:
                 break
         self._close_if_final(name)
 
-    def _way(self, candidate: Plan) -> Way | None:
-        """How the candidate can be proved; None if it cannot, or if only a screening is wanted."""
+    def _way(self, candidate: Plan, promised: float | None = None) -> Way | None:
+        """How the candidate can be proved; None if it cannot, or if only a screening is wanted.
+
+        The first lever of a script that starts slowly has no trial before its verification if a first measurement
+        ``promised`` a clear gain: the verification decides alone, and would follow anyway.
+        """
         if self._trials.options.quick:
             return None
         way = affordable_way(self._trials, self._prover, self._plan, candidate)
+        if way is not None and not self._plan.settings and self._trials.starts_slowly:
+            is_clear = self._trials.options.goal.is_of_speed and (promised or 0.0) >= WORTH_SLOW_STARTS
+            way = replace(way, straight=way.straight or is_clear)
         if way is not None and not way.straight:
             reserve = RESERVE_MARGIN * verification_cost(self._trials, None, candidate, way.rounds)
             self._trials.reserve_seconds = reserve

@@ -160,6 +160,11 @@ def screen(
             _let_go(draft, prospect, within, failures, goal.delta, noise)
         else:
             let_go_beyond_limit(draft, max(mine, key=lambda it: it.gain or 0.0), noise, used)
+    return by_gain(hopeful)
+
+
+def by_gain(hopeful: Hopeful) -> Hopeful:
+    """The same, in order of the gains of their best settings."""
     return dict(sorted(hopeful.items(), key=lambda it: -(it[1][0].gain or 1.0)))
 
 

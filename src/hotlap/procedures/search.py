@@ -48,7 +48,7 @@ from hotlap.procedures.compose import compose, plan_of
 from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.prospects import Prospect, prospects_of
-from hotlap.procedures.screen import Hopeful, Screened, can_switch, noise_of_a_replicate
+from hotlap.procedures.screen import Hopeful, Screened, by_gain, can_switch, noise_of_a_replicate
 from hotlap.procedures.strategies import choose_strategies
 from hotlap.procedures.together import Settled, Together
 from hotlap.procedures.verdicts import little_by_bound, little_in_first_measurements, quick_look_text, why_given_up
@@ -248,7 +248,7 @@ class Search(Ladder):
         now = [it for it in prospects if it not in later]
         if not at_once or not now:
             return super()._screened(prospects, again)
-        found = self._try_at_once(now)
+        found = by_gain(self._try_at_once(now))
         return found | {it.lever.name: [Screened(one) for one in it.settings] for it in later}
 
     def _changes_learning(self, prospect: Prospect) -> bool:
