@@ -17,6 +17,7 @@ from hotlap import plan as plans_of
 from hotlap.diagnose.profile import Profile
 from hotlap.experiment.ceilings import measure_ceilings, note_bounds, situation_with
 from hotlap.experiment.collective_rates import measured_rates
+from hotlap.experiment.comparing import launch_noise
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.failures import Failure
 from hotlap.experiment.findings import note_findings, precedence
@@ -226,9 +227,8 @@ class Search(Ladder):
         kept = {it.lever for it in self._draft.study.outcomes if isinstance(it.verdict, Kept)}
         settings = tuple(it for it in self._draft.study.plan.settings if it.lever in kept)
         self._draft.update(plan=Plan(settings=settings))
-        text = ""
-        if settings and self._draft.study.verification is None:
-            text = f"The whole plan was not verified. {_EACH_BY_ITSELF}"
+        is_verified = not settings or self._draft.study.verification is not None
+        text = "" if is_verified else f"The whole plan was not verified. {_EACH_BY_ITSELF}"
         self._draft.close("interrupted", text)
 
     def _find_with_outcomes(self) -> None:
@@ -306,6 +306,7 @@ class Search(Ladder):
         and not if it was screened next to this very plan.
         """
         self._plan, self._verified = settled.plan, (settled.plan, verification)
+        self._noise += launch_noise(verification.replicates)
         self._situation = situation_with(self._baseline_situation, settled.plan, verification.run, self._levers)
         self._draft.decide_all(settled.outcomes, plan=settled.plan, **self._shown_by(verification))
         for it in settled.outcomes:
