@@ -107,6 +107,7 @@ def test_the_table_has_a_row_for_each_search() -> None:
     assert f"| slow_start.py | 10 s | this | none | none | {ends}" in text
     text = text_of([msgspec.structs.replace(row, first_launches=22, first_seconds=210.0)])
     assert f"| slow_start.py | 10 s | this | 22 | 3.5 min | {ends}" in text
+    assert "| 5.0 min, then interrupted |" in text_of([msgspec.structs.replace(row, status="interrupted")])
 
 
 def test_a_search_that_takes_too_long_is_interrupted_and_goes_on(tmp_path: Path) -> None:

@@ -366,7 +366,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         "none" if row.first_launches is None else str(row.first_launches),
         "none" if row.first_seconds is None else f"{row.first_seconds / 60:.1f} min",
         str(row.launches),
-        f"{row.wall_seconds / 60:.1f} min",
+        f"{row.wall_seconds / 60:.1f} min{', then interrupted' if row.status == 'interrupted' else ''}",
         processor,
         speedup,
         ", ".join(row.levers) or "none",
