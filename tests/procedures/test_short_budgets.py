@@ -98,3 +98,18 @@ def test_where_none_of_the_first_is_promising_the_others_follow(monkeypatch: pyt
     _, executor = search(monkeypatch, answers=("mixed-precision",), startup=5.0, minutes=4)
     assert "mixed-precision" in executor.compared[0]
     assert any({"allocator", "garbage-collection", "huge-pages"} & it for it in executor.compared[1:])
+
+
+@pytest.mark.parametrize("budget", [190.0, 210.0, 230.0, 250.0])
+def test_what_one_launch_can_compare_comes_before_a_proof_of_anything(budget: float) -> None:
+    """A usual verification leaves no time for first measurements here, and an arbitrary lever would be verified."""
+    effects = {setting("half"): Effect(compute=0.5), setting("step"): Effect(optimizer=0.3)}
+    script = FakeScript(effects=effects, startup_seconds=4.0, launch_noise=0.004, round_noise=0.01)
+    executor = FakeExecutor(script)
+    others = (lever("pages", proof="exact"), lever("freed", proof="exact"))
+    switched = (replace(switchable("half"), bound=lambda situation: 4.0), switchable("step"), switchable("idle"))
+    levers = named(*others, *switched)
+    study = tune(WORKLOAD, Options(budget_seconds=budget), executor, levers=levers, clock=executor.clock)
+    assert {it.lever for it in study.plan.settings} == {"half", "step"}
+    assert study.verification is not None and study.verification.speed.verdict == "faster"
+    assert executor.seconds <= budget

@@ -9,15 +9,20 @@ from pathlib import Path
 import msgspec
 import pytest
 from fake_levers import lever, named
-from fake_script import WORKLOAD, Effect, FakeScript, Interrupt
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, Interrupt
 from hypothesis import given
 from hypothesis import strategies as some
 from test_together import QUIET, Counting, chosen, outcomes, switchable
 
 from hotlap.experiment.comparing import comparison_within_launch
+from hotlap.experiment.confirm import Confirmation, confirm
 from hotlap.experiment.costs import Costs, Shape
+from hotlap.experiment.draft import StudyDraft, say_nothing
+from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
+from hotlap.experiment.stages import begin, blank_study
 from hotlap.experiment.starts import Starts
+from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
@@ -218,3 +223,19 @@ def test_what_one_launch_could_not_show_is_verified_at_once_in_order_of_what_it_
     study = search(executor, switchable("little"), switchable("idle"), switchable("half"))
     assert fresh_replicates_of(executor)[:5] == [{"half"}] * 5, "no trial, whose verification would follow anyway"
     assert "half" in chosen(study) and study.verification is not None
+
+
+def replicates_of_a_trial(startup: float, seed: int) -> int:
+    """How many replicates a trial takes of a lever that does nothing."""
+    executor = FakeExecutor(FakeScript(startup_seconds=startup, launch_noise=0.05), seed=seed)
+    trials = Trials(WORKLOAD, Options(rounds=8), JournaledExecutor(executor, clock=executor.clock))
+    draft = StudyDraft(blank_study(WORKLOAD, Options(), None), trials, None, say_nothing)
+    begin(trials, draft)
+    found = confirm(trials, draft, Plan(), Plan(settings=(setting("idle"),)), lever="idle")
+    assert isinstance(found, Confirmation)
+    return len(found.replicates)
+
+
+def test_a_trial_that_shows_nothing_ends_sooner_where_launches_take_minutes() -> None:
+    fast, slow = ([replicates_of_a_trial(startup, seed) for seed in range(60)] for startup in (1.0, 60.0))
+    assert sum(slow) < 0.95 * sum(fast)

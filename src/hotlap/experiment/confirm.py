@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from hotlap import plan as plans_of
 from hotlap.experiment.comparing import CANDIDATE, compare_replicates, comparison_of, with_load
 from hotlap.experiment.draft import StudyDraft
@@ -17,6 +19,9 @@ from hotlap.records import Comparison, Plan, Replicate, Run
 
 OUT_OF_SIGHT_CONFIDENCE = 0.6
 """A trial ends for futility when the upper end of this interval is below the gain worth having."""
+
+_OUT_OF_SIGHT_OF_SLOW_STARTS = 0.2
+"""The same where each further replicate takes minutes: a little more than the estimate itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +53,21 @@ def confirm(
 ) -> Confirmation | Failure:
     """Take replicates until an analysis decides; ``used`` is the reference's use of what is limited.
 
-    Besides the rule of the analyses, a trial ends for futility: when the upper end of a 60 % interval is below the gain
-    worth having. That costs some power for small gains, and adds no false positives.
+    Besides the rule of the analyses, a trial ends for futility: when the upper end of a 60 % interval (20 % if the
+    script starts slowly) is below the gain worth having. That costs some power for small gains, and adds no false
+    positives.
     """
     goal = trials.options.goal
+    futile = _OUT_OF_SIGHT_OF_SLOW_STARTS if trials.starts_slowly else OUT_OF_SIGHT_CONFIDENCE
 
     def decided(replicates: Sequence[Replicate]) -> bool:
-        if goal.is_decided(_comparison(trials, reference, candidate, replicates), len(replicates), used):
+        usual = _comparison(trials, reference, candidate, replicates)
+        if goal.is_decided(usual, len(replicates), used):
             return True
-        at_a_glance = _comparison(trials, reference, candidate, replicates, OUT_OF_SIGHT_CONFIDENCE)
-        return goal.is_out_of_reach(at_a_glance)
+        # A narrow interval of the reference and its repeat would exclude zero by chance.
+        at_a_glance = _comparison(trials, reference, candidate, replicates, futile)
+        speed_at_a_glance = msgspec.structs.replace(at_a_glance.speed, baseline_agrees=usual.speed.baseline_agrees)
+        return goal.is_out_of_reach(msgspec.structs.replace(at_a_glance, speed=speed_at_a_glance))
 
     design = Design(
         arms=(reference, reference, candidate),

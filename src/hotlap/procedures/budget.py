@@ -17,7 +17,7 @@ from hotlap.experiment.profiled_launch import SEARCH_SHARE, usual_length
 from hotlap.experiment.prove import Prover, steps_for, usual_proof_cost
 from hotlap.experiment.trials import Trials
 from hotlap.procedures.screen import screenings
-from hotlap.procedures.verify import verification_cost
+from hotlap.procedures.verify import LAST_RESORT_ROUNDS, verification_cost
 from hotlap.records import Plan, Run
 
 RESERVE_MARGIN = 1.15
@@ -66,6 +66,15 @@ def reserve_for_first_answer(trials: Trials) -> float:
     setting = plans_of.setting("any")
     possible = (it.seconds for it in screenings(trials, plans_of.EMPTY, [setting] * _SCREENED))
     return next((it for it in possible if it <= _SHARE_FOR_A_SCREENING * _left(trials)), 0.0)
+
+
+def least_reserve_for_first_answer(trials: Trials) -> float:
+    """The seconds of a first proof with the fewest rounds, without a margin: where more leaves no time to see which
+    levers promise something, an arbitrary one would be proved."""
+    usual = reserve_for_first_answer(trials)
+    if not _reserve_for_one_proof(trials):
+        return usual
+    return min(usual, _least(trials, plans_of.EMPTY, trials.options.budget_seconds, LAST_RESORT_ROUNDS))
 
 
 def reserve_while_bounding(trials: Trials) -> float:
@@ -130,10 +139,10 @@ def rounded_up(seconds: float) -> float:
     return float(to * math.ceil(seconds / to))
 
 
-def _least(trials: Trials, candidate: Plan, budget_seconds: float | None) -> float:
+def _least(trials: Trials, candidate: Plan, budget_seconds: float | None, fewest_rounds: int = FEWEST_ROUNDS) -> float:
     """The shortest proof: the fresh replicates of a verification, and the parity runs."""
     proof = usual_proof_cost(trials, candidate, steps_for(trials, budget_seconds))
-    rounds = min(trials.options.rounds or FEWEST_ROUNDS, trials.costs.shape.most_rounds)
+    rounds = min(trials.options.rounds or fewest_rounds, trials.costs.shape.most_rounds)
     return verification_cost(trials, None, candidate, rounds) + proof
 
 

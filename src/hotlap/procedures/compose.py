@@ -18,13 +18,14 @@ from hotlap import plan as plans_of
 from hotlap.experiment.confirm import OUT_OF_SIGHT_CONFIDENCE
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.failures import Failure
+from hotlap.experiment.findings import precedence
 from hotlap.experiment.trials import Trials
 from hotlap.measure.speed import upper_end_within_launch
 from hotlap.procedures.combine import FEW, Combination, combine
 from hotlap.procedures.prospects import Prospect
 from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, can_switch, screen, screen_one
 from hotlap.procedures.verdicts import no_gain_within_launch
-from hotlap.records import Comparison, Move, Outcome, Plan, Run, Setting
+from hotlap.records import Comparison, Finding, Move, Outcome, Plan, Run, Setting
 
 _CLEAR = 1.15
 """The gain of a single replicate that noise cannot explain."""
@@ -113,6 +114,20 @@ def compose(
         switched, _ = split([it for it in after(base, run) if it.lever.name not in screened_names])
     added, not_added = _switched(trials, draft, base, switched, noise) if switched else ([], {})
     return Composition((*parts, *added), {**left, **not_added})
+
+
+def switched_promise_more(prospects: Sequence[Prospect], findings: Sequence[Finding]) -> bool:
+    """Whether the levers that a process can switch come first where there is no time for all.
+
+    So it is if they answer the costliest finding, or if arithmetic allows them more than the others. A bound that is
+    not known promises nothing.
+    """
+    switched, launched = split(prospects)
+    answers = any(precedence(findings, prospects[0].lever.name))
+    if answers and any(it.lever is prospects[0].lever for it in switched):
+        return True
+    known, others = ([it.bound for it in some if it.bound is not None] for some in (switched, launched))
+    return max(known, default=1.0) > max(others, default=1.0)
 
 
 def _only(names: Collection[str], after: After, plan: Plan, run: Run) -> Sequence[Prospect]:

@@ -20,7 +20,7 @@ from hotlap.experiment.collective_rates import measured_rates
 from hotlap.experiment.comparing import launch_noise
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.failures import Failure
-from hotlap.experiment.findings import note_findings, precedence
+from hotlap.experiment.findings import note_findings
 from hotlap.experiment.observe import account_of
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.profiled_launch import take_profile
@@ -40,16 +40,17 @@ from hotlap.procedures.budget import (
     RESERVE_MARGIN,
     budget_for_a_proof,
     budget_for_the_rest,
+    least_reserve_for_first_answer,
     reserve_for_first_answer,
     reserve_while_bounding,
     rounded_up,
     share_for_causes,
 )
-from hotlap.procedures.compose import compose, plan_of
+from hotlap.procedures.compose import compose, plan_of, switched_promise_more
 from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.prospects import Prospect, prospects_of
-from hotlap.procedures.screen import Hopeful, Screened, by_gain, can_switch, noise_of_a_replicate
+from hotlap.procedures.screen import Hopeful, Screened, by_gain, noise_of_a_replicate
 from hotlap.procedures.strategies import choose_strategies
 from hotlap.procedures.together import Settled, Together
 from hotlap.procedures.verdicts import little_by_bound, little_in_first_measurements, quick_look_text, why_given_up
@@ -261,13 +262,15 @@ class Search(Ladder):
         self._draft.plan_ahead("screening", expected.then(*self._profile_of_plan(plans_of.EMPTY)))
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)  # no trial comes before the verification
         is_short = not self._trials.fits(expected.parts[0].seconds or 0.0)
+        if is_short:
+            self._trials.reserve_seconds = least_reserve_for_first_answer(self._trials)
         found = compose(
             self._trials,
             self._draft,
             prospects,
             self._prospects_after,
             noise=noise,
-            switched_first=is_short and self._can_switch_the_main_answer(prospects),
+            switched_first=is_short and switched_promise_more(prospects, self._findings),
         )
         if not found.parts:
             self._situation = self._baseline_situation
@@ -285,12 +288,6 @@ class Search(Ladder):
         self._draft.decide_all(settled.outcomes)
         decided = {it.lever for it in settled.outcomes}
         return {it.lever: list(it.choices) for it in found.parts if it.lever not in decided} | left
-
-    def _can_switch_the_main_answer(self, prospects: Sequence[Prospect]) -> bool:
-        """Whether the lever that answers the costliest finding is one that a process can switch."""
-        first = prospects[0]
-        answers = any(precedence(self._findings, first.lever.name))
-        return answers and any(can_switch(first.lever, it) for it in first.settings)
 
     def _prospects_after(self, plan: Plan, run: Run) -> Sequence[Prospect]:
         """The levers worth screening on top of this plan."""

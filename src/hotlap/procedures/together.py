@@ -25,7 +25,7 @@ from hotlap.objective import judge
 from hotlap.procedures.compose import Part, has_own_arm, plan_of
 from hotlap.procedures.screen import Screened
 from hotlap.procedures.verdicts import as_a_whole, no_gain, of_quality, unverified
-from hotlap.procedures.verify import Verification, measure_plan, verification_cost
+from hotlap.procedures.verify import LAST_RESORT_ROUNDS, Verification, measure_plan, verification_cost
 from hotlap.records import (
     Comparison,
     Failed,
@@ -187,7 +187,7 @@ class Together:
 
     def _fits(self, plan: Plan) -> bool:
         """Whether the proof of the plan fits, and its verification after it."""
-        verification = verification_cost(self._trials, None, plan, self._fewest_rounds)
+        verification = verification_cost(self._trials, None, plan, self._last_resort_rounds)
         return self._trials.fits(self._prover.cost(plan) + verification)
 
     # -- fresh launches -----------------------------------------------------------------------
@@ -195,6 +195,10 @@ class Together:
     @property
     def _fewest_rounds(self) -> int:
         return min(self._trials.rounds, FEWEST_ROUNDS)
+
+    @property
+    def _last_resort_rounds(self) -> int:
+        return min(self._trials.rounds, LAST_RESORT_ROUNDS)
 
     def _arms_that_fit(self, parts: Sequence[Part]) -> list[str] | None:
         """The levers without which the plan is launched as well; None if not even the plan fits.
@@ -206,8 +210,8 @@ class Together:
         wanted = [it.lever for it in parts if has_own_arm(self._trials, it)] if len(parts) > 1 else []
         without = wanted[:room]
         while True:
-            cost = verification_cost(self._trials, None, plan, self._fewest_rounds, without=without)
-            if self._trials.fits(cost):
+            rounds = self._fewest_rounds if without else self._last_resort_rounds
+            if self._trials.fits(verification_cost(self._trials, None, plan, rounds, without=without)):
                 return without
             if not without:
                 return None

@@ -25,7 +25,7 @@ from hotlap.records import Comparison, Plan, Quality, Replicate, Run
 MORE_REPLICATES = speed.ANALYSES[-1]
 """The second analysis, if the first is inconclusive, and the share of false positives that it may spend."""
 
-_LAST_RESORT_ROUNDS = 5
+LAST_RESORT_ROUNDS = 5
 """Fewer rounds than usual, if no more fit: a verification with a wide interval is better than none."""
 
 
@@ -58,7 +58,7 @@ def verification_cost(
 
 def can_verify(trials: Trials, prover: Prover, plan: Plan) -> bool:
     """Whether the verification still fits, with few rounds if need be: what was kept for it was only an estimate."""
-    return trials.fits(verification_cost(trials, prover, plan, min(trials.rounds, _LAST_RESORT_ROUNDS)))
+    return trials.fits(verification_cost(trials, prover, plan, min(trials.rounds, LAST_RESORT_ROUNDS)))
 
 
 def _arms(plan: Plan, without: Sequence[str]) -> list[Plan]:
@@ -67,7 +67,7 @@ def _arms(plan: Plan, without: Sequence[str]) -> list[Plan]:
 
 def _fit_rounds(trials: Trials, arms: Sequence[Plan], replicates: int) -> None:
     """Use fewer rounds if the remaining replicates would otherwise not fit."""
-    for rounds in (trials.rounds, FEWEST_ROUNDS, _LAST_RESORT_ROUNDS):
+    for rounds in (trials.rounds, FEWEST_ROUNDS, LAST_RESORT_ROUNDS):
         if rounds <= trials.rounds and trials.fits(trials.replicates_seconds(arms, replicates, rounds)):
             trials.rounds = rounds
             return
