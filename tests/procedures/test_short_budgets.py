@@ -108,8 +108,10 @@ def test_what_one_launch_can_compare_comes_before_a_proof_of_anything(budget: fl
     executor = FakeExecutor(script)
     others = (lever("pages", proof="exact"), lever("freed", proof="exact"))
     switched = (replace(switchable("half"), bound=lambda situation: 4.0), switchable("step"), switchable("idle"))
-    levers = named(*others, *switched)
+    slow = replace(switchable("compile", "default", "overhead"), starts_slowly=True)
+    levers = named(*others, slow, *switched)
     study = tune(WORKLOAD, Options(budget_seconds=budget), executor, levers=levers, clock=executor.clock)
     assert {it.lever for it in study.plan.settings} == {"half", "step"}
     assert study.verification is not None and study.verification.speed.verdict == "faster"
     assert executor.seconds <= budget
+    assert "compile" in {it.lever for it in study.outcomes}, "it is not forgotten"

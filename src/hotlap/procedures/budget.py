@@ -71,10 +71,10 @@ def reserve_for_first_answer(trials: Trials) -> float:
 def least_reserve_for_first_answer(trials: Trials) -> float:
     """The seconds of a first proof with the fewest rounds, without a margin: where more leaves no time to see which
     levers promise something, an arbitrary one would be proved."""
-    usual = reserve_for_first_answer(trials)
-    if not _reserve_for_one_proof(trials):
-        return usual
-    return min(usual, _least(trials, plans_of.EMPTY, trials.options.budget_seconds, LAST_RESORT_ROUNDS))
+    if trials.options.quick:
+        return reserve_for_first_answer(trials)
+    least = _least(trials, plans_of.EMPTY, trials.options.budget_seconds, LAST_RESORT_ROUNDS)
+    return least if least <= _left(trials) else reserve_for_first_answer(trials)
 
 
 def reserve_while_bounding(trials: Trials) -> float:

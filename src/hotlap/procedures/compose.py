@@ -91,20 +91,20 @@ def compose(
     """Choose the levers that promise to make the script faster together.
 
     A lever that a launch shows to be useless or harmful is decided in the draft; ``noise`` is the noise of one
-    replicate, as a share. ``switched_first``: levers that a process can switch are measured first, and the others only
-    if none of those is promising.
+    replicate, as a share. ``switched_first``: levers that a process can switch are measured first, but for those that
+    start slowly, and the others only if none of those is promising.
     """
     switched, launched = split(prospects)
     if switched_first and switched:
-        found = screen(trials, draft, plans_of.EMPTY, switched, noise=noise, again=True)
-        added, not_added = _combined(trials, draft, plans_of.EMPTY, found)
+        soon = [it for it in switched if not it.lever.starts_slowly] or switched
+        slow = [it for it in switched if it not in soon]
+        added, not_added = _switched(trials, draft, plans_of.EMPTY, soon, noise)
         if added:
-            waiting = {it.lever.name: [Screened(setting) for setting in it.settings] for it in launched}
-            return Composition(tuple(added), {**not_added, **waiting})
+            return Composition(tuple(added), {**not_added, **_waiting([*launched, *slow])})
         names = {it.lever.name for it in launched}
         launched_after = partial(_only, names, after)
         rest = compose(trials, draft, launched, launched_after, noise=noise)
-        return Composition(rest.parts, {**rest.left, **not_added})
+        return Composition(rest.parts, {**rest.left, **not_added, **_waiting(slow)})
     hopeful = screen(trials, draft, plans_of.EMPTY, launched, noise=noise, again=True) if launched else {}
     parts, left = _one_on_top_of_another(trials, draft, launched, hopeful, after, noise)
     base = plan_of(parts)
@@ -114,6 +114,11 @@ def compose(
         switched, _ = split([it for it in after(base, run) if it.lever.name not in screened_names])
     added, not_added = _switched(trials, draft, base, switched, noise) if switched else ([], {})
     return Composition((*parts, *added), {**left, **not_added})
+
+
+def _waiting(prospects: Sequence[Prospect]) -> Hopeful:
+    """Levers of which nothing was measured."""
+    return {it.lever.name: [Screened(setting) for setting in it.settings] for it in prospects}
 
 
 def switched_promise_more(prospects: Sequence[Prospect], findings: Sequence[Finding]) -> bool:
