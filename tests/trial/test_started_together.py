@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+import pytest
 
 from hotlap.records import Assignment, Crashed, OutOfMemory, Replicate, Run, Stopped, TurnRequest
 from hotlap.trial.local import LocalExecutor
@@ -53,6 +54,7 @@ def test_a_replicate_that_fails_does_not_affect_the_next(executor: LocalExecutor
     assert not any(row for it in taken[:2] for row in it.rounds)
 
 
+@pytest.mark.slow  # it failed once on a machine with three times as much to do as cores
 def test_replicates_without_enough_memory_for_all_are_taken_one_by_one(executor: LocalExecutor, assign: Assign) -> None:
     crowded = assign("--alone", "only")
     taken = executor.take_replicates([request(crowded), request(crowded)])
