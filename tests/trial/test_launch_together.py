@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from hotlap.records import Assignment, Completed, Crashed, LaunchRequest, OutOfMemory, Run, Stopped
@@ -42,8 +43,10 @@ def test_a_launch_that_fails_does_not_affect_the_others(executor: LocalExecutor,
     assert [type(it.ending) for it in runs] == [Crashed, Stopped, Crashed, Completed]
 
 
-def test_a_launch_without_enough_memory_is_repeated_alone(executor: LocalExecutor, assign: Assign) -> None:
-    crowded = assign("--alone", "only")
+def test_a_launch_without_enough_memory_is_repeated_alone(
+    executor: LocalExecutor, assign: Assign, tmp_path: Path
+) -> None:
+    crowded = assign("--alone", tmp_path)
     runs = together(executor, crowded, crowded)
     assert all(isinstance(it.ending, Stopped) for it in runs)
     runs = together(executor, assign("--fail", "device-memory", "--fail-at", 3), assign())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from hotlap.records import Assignment, Crashed, OutOfMemory, Replicate, Run, Stopped, TurnRequest
 from hotlap.trial.local import LocalExecutor
@@ -54,9 +54,10 @@ def test_a_replicate_that_fails_does_not_affect_the_next(executor: LocalExecutor
     assert not any(row for it in taken[:2] for row in it.rounds)
 
 
-@pytest.mark.slow  # it failed once on a machine with three times as much to do as cores
-def test_replicates_without_enough_memory_for_all_are_taken_one_by_one(executor: LocalExecutor, assign: Assign) -> None:
-    crowded = assign("--alone", "only")
+def test_replicates_without_enough_memory_for_all_are_taken_one_by_one(
+    executor: LocalExecutor, assign: Assign, tmp_path: Path
+) -> None:
+    crowded = assign("--alone", tmp_path)
     taken = executor.take_replicates([request(crowded), request(crowded)])
     assert endings(taken) == [[Stopped], [Stopped]] and all(row for it in taken for row in it.rounds)
     full = request(assign("--fail", "device-memory", "--fail-at", 3), assign())
