@@ -192,6 +192,10 @@ def test_a_node_gets_its_own_paths_and_the_driver_its_own() -> None:
     workload = there.request.assignment.workload
     assert (workload.directory, workload.target) == ("/node/project", "/node/project/train.py")
     assert workload.python == "/usr/bin/python3"
+    two_replicates = moved(ReplicatesQuestion(requests=(TURNS, TURNS)), "/project", "/node/project", "/usr/bin/python3")
+    assert isinstance(two_replicates, ReplicatesQuestion)
+    everywhere = [arm.workload for it in two_replicates.requests for arm in it.arms]
+    assert len(everywhere) == 2 * len(TURNS.arms) and set(everywhere) == {workload}
     answer = b'{"a":"/node/project/train.py","b":"/node/project","c":"/node/projectafter"}'
     assert returned(answer, "/project", "/node/project") == (
         b'{"a":"/project/train.py","b":"/project","c":"/node/projectafter"}'

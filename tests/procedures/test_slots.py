@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,14 @@ class Backwards(FakeExecutor):
         return self.names
 
     def submit(self, request: LaunchRequest | TurnRequest, slot: Slot) -> Future[Any]:
-        answer = _Answer(self, request, slot)
+        ask: Any = self.launch if isinstance(request, LaunchRequest) else self.take_turns
+        return self._submitted(partial(ask, request), slot)
+
+    def submit_replicates(self, requests: Sequence[TurnRequest], slot: Slot) -> Future[Any]:
+        return self._submitted(partial(self.take_replicates, requests), slot)
+
+    def _submitted(self, ask: Callable[[], Any], slot: Slot) -> Future[Any]:
+        answer = _Answer(self, ask, slot)
         self._waiting.append(answer)
         self.submitted.append(answer)
         return answer
@@ -50,16 +59,15 @@ class Backwards(FakeExecutor):
         began, longest = self.seconds, 0.0  # type: ignore[has-type]
         for it in reversed(waiting):
             self.seconds = began
-            ask: Any = self.launch if isinstance(it.request, LaunchRequest) else self.take_turns
-            it.set_result(ask(it.request))
+            it.set_result(it.ask())
             longest = max(longest, self.seconds - began)
         self.seconds = began + longest
 
 
 class _Answer(Future[Any]):
-    def __init__(self, executor: Backwards, request: LaunchRequest | TurnRequest, slot: Slot) -> None:
+    def __init__(self, executor: Backwards, ask: Callable[[], Any], slot: Slot) -> None:
         super().__init__()
-        self.executor, self.request, self.slot = executor, request, slot
+        self.executor, self.ask, self.slot = executor, ask, slot
 
     def result(self, timeout: float | None = None) -> Any:
         if not self.done():

@@ -19,7 +19,6 @@ from hotlap.cluster.questions import (
     NodeQuestion,
     ReplicatesQuestion,
     TogetherQuestion,
-    TurnsQuestion,
 )
 from hotlap.errors import ClusterError, HotlapError
 from hotlap.records import (
@@ -114,7 +113,7 @@ class ClusterExecutor:
         """Run it on that node, or on another if that one is lost. Cancelling ends its processes."""
         if isinstance(request, LaunchRequest):
             return self._begin(LaunchQuestion(request=request), slot, _only_run)
-        return self._begin(TurnsQuestion(request=request), slot, _replicate)
+        return self._begin(ReplicatesQuestion(requests=(request,)), slot, _replicate)
 
     def submit_together(self, requests: Sequence[LaunchRequest], slot: Slot) -> Future[tuple[Run, ...]]:
         """Run launches that are not timed on one node."""

@@ -9,9 +9,16 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from hotlap import files
-from hotlap.cluster.questions import LaunchQuestion, NodeQuestion, TogetherQuestion, TurnsQuestion
+from hotlap.cluster.questions import (
+    CollectivesQuestion,
+    LaunchQuestion,
+    MachineQuestion,
+    NodeQuestion,
+    ReplicatesQuestion,
+    TogetherQuestion,
+)
 from hotlap.errors import ClusterError
-from hotlap.records import Assignment, LaunchRequest, Workload
+from hotlap.records import Assignment, LaunchRequest, TurnRequest, Workload
 
 MOST_BYTES = 256 * 2**20
 """How much the files of one answer may have together; the largest are left on the node first."""
@@ -86,15 +93,18 @@ def moved(question: NodeQuestion, here: str, there: str, python: str) -> NodeQue
     def launch(it: LaunchRequest) -> LaunchRequest:
         return msgspec.structs.replace(it, assignment=assignment(it.assignment))
 
+    def replicate(it: TurnRequest) -> TurnRequest:
+        return msgspec.structs.replace(it, arms=tuple(map(assignment, it.arms)))
+
     match question:
         case LaunchQuestion(request=request):
             return LaunchQuestion(request=launch(request))
         case TogetherQuestion(requests=requests):
             return TogetherQuestion(requests=tuple(map(launch, requests)))
-        case TurnsQuestion(request=request):
-            arms = tuple(map(assignment, request.arms))
-            return TurnsQuestion(request=msgspec.structs.replace(request, arms=arms))
-    return question
+        case ReplicatesQuestion(requests=replicates):
+            return ReplicatesQuestion(requests=tuple(map(replicate, replicates)))
+        case MachineQuestion() | CollectivesQuestion():
+            return question
 
 
 def _below(path: str, here: str, there: str) -> str:

@@ -18,7 +18,6 @@ from hotlap.cluster.questions import (
     NodeQuestion,
     ReplicatesQuestion,
     TogetherQuestion,
-    TurnsQuestion,
 )
 from hotlap.errors import HotlapError
 from hotlap.machine.systems import require_linux
@@ -87,8 +86,6 @@ def _answered(executor: OneSlot, question: NodeQuestion) -> NodeAnswer:
             return NodeAnswer(runs=(executor.launch(request),))
         case TogetherQuestion(requests=requests):
             return NodeAnswer(runs=executor.launch_together(requests))
-        case TurnsQuestion(request=request):
-            return NodeAnswer(replicates=(executor.take_turns(request),))
         case ReplicatesQuestion(requests=requests):
             return NodeAnswer(replicates=executor.take_replicates(requests))
         case MachineQuestion():

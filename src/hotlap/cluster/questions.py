@@ -28,14 +28,8 @@ class TogetherQuestion(Record, frozen=True, kw_only=True, tag="together"):
     requests: tuple[LaunchRequest, ...]
 
 
-class TurnsQuestion(Record, frozen=True, kw_only=True, tag="turns"):
-    """A request for one replicate, whose arms stay on one node."""
-
-    request: TurnRequest
-
-
 class ReplicatesQuestion(Record, frozen=True, kw_only=True, tag="replicates"):
-    """A request for replicates whose arms start in parallel on one node."""
+    """A request for replicates, all of whose arms start in parallel and stay on one node."""
 
     requests: tuple[TurnRequest, ...]
 
@@ -50,9 +44,7 @@ class CollectivesQuestion(Record, frozen=True, kw_only=True, tag="collectives"):
     request: CollectivesRequest
 
 
-NodeQuestion: TypeAlias = (
-    LaunchQuestion | TogetherQuestion | TurnsQuestion | ReplicatesQuestion | MachineQuestion | CollectivesQuestion
-)
+NodeQuestion: TypeAlias = LaunchQuestion | TogetherQuestion | ReplicatesQuestion | MachineQuestion | CollectivesQuestion
 
 
 class NodeAnswer(Record, frozen=True, kw_only=True):

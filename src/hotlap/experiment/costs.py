@@ -71,13 +71,17 @@ class Costs:
 
     def __init__(self, startup_seconds: float, shape: Shape, *, cores: int = 1) -> None:
         self.shape = shape
-        self.startup_seconds = startup_seconds
         self.starts = Starts(startup_seconds, cores)
         self._side_by_side = max(1, min(cores, _USUAL_ARMS))
         self._overheads: deque[float] = deque(maxlen=_REMEMBERED_REPLICATES)
         self._step_seconds: deque[float] = deque([shape.step_seconds], maxlen=_REMEMBERED_REPLICATES)
         self._extra_startup: defaultdict[str, deque[float]] = defaultdict(partial(deque, maxlen=_REMEMBERED_REPLICATES))
         self._built: set[Plan] = set()
+
+    @property
+    def startup_seconds(self) -> float:
+        """The start-up of one launch by itself."""
+        return self.starts.seconds
 
     @property
     def overhead_seconds(self) -> float:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import cycle
-from typing import Any
 
 import msgspec
 
@@ -148,29 +147,19 @@ class JournaledExecutor:
         for position, ((_, _, known), slot) in enumerate(zip(looked_up, cycle(self._inner.slots()), strict=False)):
             if not isinstance(known, TurnAnswer):
                 missing[slot].append(position)
-        asked: list[Future[Any]] = []
-        answers: dict[int, Callable[[], Replicate]] = {}
+        asked: list[Future[tuple[Replicate, ...]]] = []
+        waits: dict[int, Callable[[], Replicate]] = {}
         try:
             for slot, positions in missing.items():
-                found = self._submitted([requests[it] for it in positions], slot, asked)
-                answers.update(zip(positions, found, strict=True))
+                asked.append(self._inner.submit_replicates([requests[it] for it in positions], slot))
+                waits.update({it: partial(_one_of, asked[-1], place) for place, it in enumerate(positions)})
             return [
-                self._answer(request, *known, answers.get(position))
+                self._answer(request, *known, waits.get(position))
                 for position, (request, known) in enumerate(zip(requests, looked_up, strict=True))
             ]
         finally:
             for future in asked:
                 future.cancel()
-
-    def _submitted(
-        self, requests: Sequence[TurnRequest], slot: Slot, asked: list[Future[Any]]
-    ) -> list[Callable[[], Replicate]]:
-        """Submit replicates to a slot; each is then waited for by calling it."""
-        if len(requests) == 1:
-            asked.append(one := self._inner.submit(requests[0], slot))
-            return [one.result]
-        asked.append(all_of_them := self._inner.submit_replicates(requests, slot))
-        return [partial(_one_of, all_of_them, position) for position in range(len(requests))]
 
     def _answer(
         self, request: TurnRequest, key: str, ordinal: int, known: Answer | None, wait: Callable[[], Replicate] | None

@@ -132,16 +132,21 @@ class _Loop:
                 self._replicates.append(turns)
         return None
 
+    @property
+    def _may_repeat(self) -> bool:
+        """Whether a replicate may have to be repeated, and so is taken by itself."""
+        return self._design.measured is not None or self._design.repeats_time_outs
+
     def _at_once(self, to_come: int) -> int:
-        """As many as the slots take at once; one, if it may have to be repeated."""
-        trials, design = self._trials, self._design
-        if design.measured is not None or design.repeats_time_outs:
+        """As many as the slots take at once."""
+        trials = self._trials
+        if self._may_repeat:
             return 1
-        return min(to_come, trials.executor.slots * trials.replicates_at_once(len(design.arms)))
+        return min(to_come, trials.executor.slots * trials.replicates_at_once(len(self._design.arms)))
 
     def _take(self, count: int, to_come: int) -> Sequence[Replicate | Failure]:
         trials, design = self._trials, self._design
-        if design.measured is None and not design.repeats_time_outs:
+        if not self._may_repeat:
             return trials.take_replicates(
                 design.arms, count=count, rounds=self._rounds, purpose=design.purpose, shape=design.shape
             )

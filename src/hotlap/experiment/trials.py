@@ -53,6 +53,7 @@ _WORTH_STARTING_TOGETHER_SECONDS = 10.0
 _MOST_CROWDING = 2.0
 """How much longer than one a crowd may take to start; a start that takes three times as long counts as a hang."""
 _CHEAP_SECONDS = 60.0
+"""What the starts of one more arm may take in all replicates together."""
 _MEMORY_SHARE = 0.8
 _SUSPENDED_BLOCK_SECONDS = 2.0
 """Moving an arm to the device and back takes seconds, so blocks are fewer and longer."""

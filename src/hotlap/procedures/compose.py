@@ -285,7 +285,7 @@ def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequ
         together = combine(trials, draft, base, [it.setting for it in worth], gained)
         if together is not None:
             return together
-    best = max(firsts, key=lambda it: it.gain or 0.0, default=None)
+    best = max(worth, key=lambda it: it.gain or 0.0, default=None)
     if best is None or best.comparison is None:
         return None
     alone, lever = best.comparison, best.setting.lever

@@ -131,7 +131,7 @@ def screen(
     with the measured figure. A single setting needs no choice and is kept without measuring, unless it was tried before
     (``again``), or the objective has limits: a replicate that shows one exceeded saves a whole trial. ``in_breadth``
     measures the most promising setting of each prospect first. Where the script starts slowly, the other settings of a
-    prospect are measured only if that one gains, or fails.
+    prospect are measured only if that one gains more than noise explains, fails, or could not be measured.
     """
     goal, quick = trials.options.goal, trials.options.quick
     wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
@@ -140,12 +140,13 @@ def screen(
     if len(wanted) < 2 and not again and not quick and not goal.objective.limits:
         return {it.lever.name: [Screened(setting) for setting in it.settings] for it in prospects}
     switchable = {setting for it in prospects for setting in it.settings if can_switch(it.lever, setting)}
-    first = [it for it in wanted if it in switchable or not trials.starts_slowly or _is_first(it, prospects)]
-    seen, failures = _measure(trials, draft, incumbent, first, switchable)
-    rest = [it for it in wanted if it not in first and _first_gains(it, prospects, seen, goal.delta)]
-    if rest:
-        more, failed = _measure(trials, draft, incumbent, rest, switchable)
-        seen, failures = seen | more, failures | failed
+    firsts = {it.settings[0] for it in prospects}
+    at_first = [it for it in wanted if it in switchable or it in firsts or not trials.starts_slowly]
+    seen, failures = _measure(trials, draft, incumbent, at_first, switchable)
+    promising = {one for it in prospects if _may_gain(seen.get(it.settings[0]), goal.delta) for one in it.settings}
+    rest = [it for it in wanted if it in promising and it not in at_first]
+    more, failed = _measure(trials, draft, incumbent, rest, switchable)
+    seen, failures = seen | more, failures | failed
     hopeful: dict[str, list[Screened]] = {}
     for prospect in prospects:
         mine = [replace(seen[it], bound=prospect.bound) for it in prospect.settings if it in seen]
@@ -173,15 +174,8 @@ def _place_among(prospects: Sequence[Prospect]) -> Callable[[Setting], int]:
     return places.__getitem__
 
 
-def _is_first(setting: Setting, prospects: Sequence[Prospect]) -> bool:
-    return any(it.settings[0] == setting for it in prospects)
-
-
-def _first_gains(
-    setting: Setting, prospects: Sequence[Prospect], seen: Mapping[Setting, Screened], delta: float
-) -> bool:
-    """Whether another setting of a lever is worth a launch, by what is known of the lever's first one."""
-    (first,) = (seen.get(it.settings[0]) for it in prospects if setting in it.settings)
+def _may_gain(first: Screened | None, delta: float) -> bool:
+    """Whether other settings of a lever are worth a launch, by what is known of its first one (None: it failed)."""
     return first is None or first.gain is None or first.gain >= (1 + delta) * (1 + USUAL_LAUNCH_NOISE)
 
 

@@ -76,6 +76,7 @@ class LocalExecutor(OneSlot):
         self._isolator = Isolator(isolation, self._directory, self._environment)
         self._greeted: set[str] = set()
         self._engines = ""
+        self._too_many_launches = math.inf
         self._teardown = Teardown(device_of(self._environment))
 
     def machine(self) -> Machine:
@@ -172,13 +173,19 @@ class LocalExecutor(OneSlot):
 
     def take_replicates(self, requests: Sequence[TurnRequest]) -> tuple[Replicate, ...]:
         """The same of several requests, whose arms all start at the same time and are frozen until their replicate
-        begins. Where they do not fit into memory together, one replicate starts after the other."""
-        if len(requests) < 2 or not all(it.interleaved and not it.suspended and not it.one_launch for it in requests):
+        begins. Where they do not fit into memory together, one replicate starts after the other, and so do as many
+        launches from then on."""
+        launches = sum(len(it.arms) for it in requests)
+        can_wait = all(it.interleaved and not it.suspended and not it.one_launch for it in requests)
+        if len(requests) < 2 or not can_wait or launches >= self._too_many_launches:
             return super().take_replicates(requests)
         taken = self._take_started_together(requests)
         lacks_room = any(may_lack_room(run.ending) for it in taken for run in it.runs)
         is_cramped = any(turns.is_cramped(it.runs, request) for it, request in zip(taken, requests, strict=True))
-        return super().take_replicates(requests) if lacks_room or is_cramped else taken
+        if not (lacks_room or is_cramped):
+            return taken
+        self._too_many_launches = launches
+        return super().take_replicates(requests)
 
     def _take_started_together(self, requests: Sequence[TurnRequest]) -> tuple[Replicate, ...]:
         """Replicates whose seconds each include the common start: what each would take by itself."""
