@@ -32,8 +32,8 @@ from hotlap.trial.local import LocalExecutor
 SCRIPT = Path(__file__).with_name("training.py")
 STEPS = 200
 WITHOUT_TILES = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
-"""The largest difference of bfloat16 here depends on the processor: 0.23 % with AMX, 0.14 % on the same one without, where
-0.2 % is allowed. The verdict on the former is right, and not the one that is tested."""
+"""The largest difference of bfloat16 here depends on the processor: 0.23 % with AMX, 0.14 % on the same one without,
+where 0.2 % is allowed. The verdict on the former is right, and not the one that is tested."""
 BUGS = (
     *("no-zero-grad", "learning-rate", "same-batch", "pure-bf16"),
     *(pytest.param(it, marks=pytest.mark.slow) for it in ("over-clipping", "no-decay", "eval-mode")),
