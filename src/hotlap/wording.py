@@ -93,3 +93,9 @@ def ending_text(ending: Ending) -> str:
             return "The script ran to completion."
         case Stopped():
             return "It ran to the last requested step."
+
+
+def replicates_words(done: int, at_once: int, planned: int) -> str:
+    """Which replicates are being taken: ``replicate 4 of 5``, or ``replicates 1 to 3 of 5`` that started together."""
+    first, last = min(done + 1, planned), min(done + at_once, planned)
+    return f"replicate {first} of {planned}" if first >= last else f"replicates {first} to {last} of {planned}"

@@ -143,6 +143,13 @@ def test_a_dumb_terminal_gets_lines(watched: Callable[..., str], terminal: str) 
     )
 
 
+def test_replicates_that_start_together_are_named_once() -> None:
+    together = msgspec.structs.replace(TRYING, text="mixed-precision: replicates 2 to 3 of 3", replicates_at_once=2)
+    assert "] trying mixed-precision, replicates 2 to 3 of 3 (so far" in line(fold(State(), together))
+    labelled = msgspec.structs.replace(TRYING, text="Without cached-samples: replicate 2 of 3", lever="")
+    assert "replicate 2 of 3: Without cached-samples (so far" in line(fold(State(), labelled))
+
+
 def test_output_of_the_script_is_not_drawn_over(watched: Callable[..., str]) -> None:
     shown = watched("--show-output")
     assert "\x1b[?25l" not in shown and "\x1b[1A" not in shown

@@ -14,6 +14,7 @@ from hotlap.experiment.quiet import quietly, runs_of_replicate
 from hotlap.experiment.trials import Arm, Trials
 from hotlap.measure import speed
 from hotlap.records import Estimate, Measurement, Plan, Replicate, Stage, Stopped, TimedOut
+from hotlap.wording import replicates_words
 
 Rule: TypeAlias = Callable[[Sequence[Replicate]], bool]
 """Whether the replicates so far decide. Its rate of false positives depends on how often it is called."""
@@ -186,8 +187,7 @@ class _Loop:
 
     def _announce(self, analysis: int, count: int) -> None:
         design, replicates = self._design, self._replicates
-        first, last = len(replicates) + 1, len(replicates) + count
-        number = f"replicate {first} of {analysis}" if count == 1 else f"replicates {first} to {last} of {analysis}"
+        number = replicates_words(len(replicates), count, analysis)
         more: dict[str, Any] = {}
         if design.compares:
             more = {
@@ -197,7 +197,13 @@ class _Loop:
             }
         text = f"{design.label}: {number}" if design.label else number
         self._draft.report(
-            design.stage, text, lever=design.lever, replicates_done=len(replicates), replicates_planned=analysis, **more
+            design.stage,
+            text,
+            lever=design.lever,
+            replicates_done=len(replicates),
+            replicates_planned=analysis,
+            replicates_at_once=count,
+            **more,
         )
 
     def _interval_so_far(self) -> Estimate | None:

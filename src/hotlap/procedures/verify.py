@@ -110,7 +110,6 @@ def measure_plan(trials: Trials, draft: StudyDraft, plan: Plan, without: Sequenc
         analyses=(speed.HEADLINE_REPLICATES, MORE_REPLICATES.replicates),
         goes_on=goes_on,
         stage="verification",
-        label="the whole plan",
     )
     found = replicate(trials, draft, design, decided)
     if found.failure is not None:

@@ -23,6 +23,7 @@ from hotlap.records import Estimate, Outcome, Progress, Skipped, Workload
 from hotlap.render import text
 from hotlap.render.layout import Trimmed, indented
 from hotlap.render.lever_table import COLOURS, MARKS, row, verdict_word
+from hotlap.wording import replicates_words
 
 _WIDEST = 100
 _OUTCOMES_SHOWN = 12
@@ -259,13 +260,19 @@ class _StageAndTime:
 def _said(latest: Progress) -> str:
     """The progress text, without what is shown next to the stage already."""
     said = text.one_line(latest.text, limit=200).removeprefix(f"{latest.lever}: ")
-    return "" if f", {said}" == _after_stage(latest).removeprefix(f" {latest.lever}") else said
+    return said.removesuffix(_replicates(latest)).removesuffix(": ")
 
 
 def _after_stage(latest: Progress) -> str:
     lever = f" {text.one_line(latest.lever)}" if latest.lever else ""
-    planned = latest.replicates_planned
-    return f"{lever}, replicate {min(latest.replicates_done + 1, planned)} of {planned}" if planned else lever
+    replicates = _replicates(latest)
+    return f"{lever}, {replicates}" if replicates else lever
+
+
+def _replicates(latest: Progress) -> str:
+    if not latest.replicates_planned:
+        return ""
+    return replicates_words(latest.replicates_done, latest.replicates_at_once, latest.replicates_planned)
 
 
 def _numbers(latest: Progress, best: Estimate | None) -> list[str]:
