@@ -164,6 +164,8 @@ def searched(**changes: Any) -> Row:
 def test_each_goal_is_said_to_be_reached_or_missed() -> None:
     reached = text_of([searched(), searched(script="bert.py", startup_seconds=0.0, wall_seconds=300.0)])
     assert reached.count(": reached, ") == 3 and "missed" not in reached
+    longer = searched(script="bert.py", startup_seconds=0.0, wall_seconds=361.0, first_launches=15, first_seconds=300.0)
+    assert "bert.py in 6 min: reached, 5.0 min." in text_of([longer]), "the plan came in time"
     slow = searched(launches=21, wall_seconds=1300.0)
     none = searched(script="bert.py", startup_seconds=0.0, wall_seconds=300.0, speedup=None, levers=())
     missed = text_of([slow, none])
