@@ -46,15 +46,19 @@ def _load_manifest() -> ModuleType:
 manifest = _load_manifest()
 BY_NAME = {it.name: it for it in manifest.ALL}
 SOUND = (*manifest.SHAPES, *manifest.TRAPS)
-STOPPED_MIDWAY = ("catches-interrupt", "checkpoints", "already-tuned", "spawned-trainer", "torchrun-ddp")
+STOPPED_MIDWAY = ("catches-interrupt", "checkpoints", "already-tuned", "torchrun-ddp")
 SEEN_SLOW = (
     *("lbfgs", "dqn", "unseeded", "function-train", "gan", "spawned-ddp", "spawned-trainer"),
     *("iterable-stream", "scheduler-constructors", "already-tuned", "bare-except", "catches-interrupt"),
     *("infinite-loader", "short-last-batch", "evaluation-loop", "checkpoints", "module-level"),
+    *("layerwise", "packaged", "torchrun-ddp"),
 )
 """Those that take longest of the shapes that others are like."""
 
-STOPPED_MIDWAY_SLOW = ("bare-except", "evaluation-loop", "infinite-loader", "spawned-ddp", "lightning")
+STOPPED_MIDWAY_SLOW = (
+    *("bare-except", "evaluation-loop", "infinite-loader", "lightning"),
+    *("spawned-ddp", "spawned-trainer"),
+)
 
 
 def _named(workload: Any) -> str:

@@ -63,10 +63,20 @@ OF_GPUS = {"onnx-runtime-gpu", "tensorrt"}
 ELSEWHERE = OF_OTHER_MODELS | OF_SINGLE_CALLS | OF_GPUS
 WITH_PACKAGES = {"onnx-runtime": "onnx", "openvino": "openvino", "torchao-int8": "quantize", "int8-weights": "quantize"}
 """Levers that need what the gate does not install, and the extra that does; ``test_engines.py`` runs them."""
+
+
+def marks_of(lever: Lever, number: int) -> list[pytest.MarkDecorator]:
+    """Compiling takes longest by far: the gate does it once, for the lever's first setting."""
+    marks = [CANNOT_LINK] if lever.name == "compile" else []
+    if lever.name == "aot-inductor" or (lever.name == "compile" and number > 0):
+        marks.append(pytest.mark.slow)
+    return marks
+
+
 SETTINGS = [
-    pytest.param(lever, setting, marks=CANNOT_LINK if lever.name == "compile" else [])
+    pytest.param(lever, setting, marks=marks_of(lever, number))
     for lever in inference_levers().values()
-    for setting in lever.candidates(SITUATION)
+    for number, setting in enumerate(lever.candidates(SITUATION))
     if lever.name not in {*WITH_PACKAGES, *ELSEWHERE}
 ]
 
@@ -98,10 +108,12 @@ def test_an_engine_that_is_missing_is_skipped_with_what_installs_it(name: str, e
 
 
 @pytest.mark.parametrize(("lever", "setting"), SETTINGS, ids=lambda it: getattr(it, "name", ""))
-def test_each_runs_and_keeps_the_outputs_that_it_must(launch: Launch, lever: Lever, setting: Setting) -> None:
+def test_each_runs_and_keeps_the_outputs_that_it_must(
+    launch: Launch, launch_once: Launch, lever: Lever, setting: Setting
+) -> None:
     if lever.name == "aot-inductor" and " " in torch.__file__:
         pytest.skip("torch does not quote the path of its libraries where it links a package")
-    plain, changed = run(launch), run(launch, setting)
+    plain, changed = run(launch_once), run(launch, setting)
     assert isinstance(changed.ending, Stopped), changed.ending
     outputs = compared_outputs(outputs_of(plain.outputs_path), outputs_of(changed.outputs_path))
     judged = judge_quality(outputs, level=0.9, inputs=3, random_weights=0.0, proof=lever.proof)

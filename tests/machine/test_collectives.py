@@ -75,8 +75,10 @@ ADDED = ["fsdp2-gather", "fsdp2-scatter", "fsdp2-update", "zero-1-update"]
 
 @pytest.mark.parametrize(
     "parts",
-    [TrainedParts(parameters=3), TrainedParts(parameters=1, optimizer="SGD", foreach=True)],
-    ids=["as torch decides", "foreach"],
+    [
+        pytest.param(TrainedParts(parameters=3), id="as torch decides"),
+        pytest.param(TrainedParts(parameters=1, optimizer="SGD", foreach=True), id="foreach", marks=pytest.mark.slow),
+    ],
 )
 def test_what_strategies_do_with_parts_of_a_model_is_measured_too(parts: TrainedParts) -> None:
     found: dict[str, CollectiveRate] = {it.name: it for it in measured_collectives(2, parts=parts, seconds=0.5).rates}

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from simulated.environment import SimulatedDevice
 
 SCRIPT = """\
@@ -27,6 +28,7 @@ for step in range(1000):
 PARAMETER_BYTES = 4 * (65 * 256 + 257)
 
 
+@pytest.mark.slow
 def test_storages_of_the_device_are_counted_next_to_its_allocator(
     tmp_path: Path, device: Callable[..., SimulatedDevice]
 ) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from simulated.environment import SimulatedDevice
 
 from hotlap.study import load_study
@@ -31,6 +32,7 @@ for _ in range(300):
 WEIGHTS_BYTES = 4 * 256 * 257
 
 
+@pytest.mark.slow
 def test_loss_scale_and_memory_are_read_without_waiting(device: Callable[..., SimulatedDevice], tmp_path: Path) -> None:
     """A step is fifty times as long as on the device, so that a few hundred take seconds of its time."""
     script = TRAINING.replace("scaler.step(optimizer)", "torch.cuda.set_sync_debug_mode(0); scaler.step(optimizer)")

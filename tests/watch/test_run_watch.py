@@ -152,7 +152,9 @@ def test_crashed_and_killed_scripts_leave_a_study(project: Path, end: str, code:
     none_is_left(study, project)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGUSR1, marks=pytest.mark.slow)]
+)
 def test_signals_reach_the_script_and_end_both_alike(project: Path, number: signal.Signals) -> None:
     with begun(project) as process:
         process.send_signal(number)
