@@ -100,10 +100,15 @@ def test_a_planted_bug_is_caught(bug: str, launches: Launches) -> None:
     [
         make_setting("mixed-precision", dtype="bfloat16"),
         make_setting("fused-optimizer", implementation="fused"),
-        make_setting("fused-optimizer", implementation="foreach"),
         make_setting("channels-last"),
-        make_setting("cpu-threads", threads=2),
-        pytest.param(make_setting("compile", mode="default", dynamic=False), marks=pytest.mark.slow),
+        *(
+            pytest.param(it, marks=pytest.mark.slow)
+            for it in (
+                make_setting("fused-optimizer", implementation="foreach"),
+                make_setting("cpu-threads", threads=2),
+                make_setting("compile", mode="default", dynamic=False),
+            )
+        ),
     ],
     ids=plans_of.describe,
 )

@@ -65,6 +65,7 @@ def launched(folder: Path, *levers: Setting, steps: int, as_script: bool = False
     return run
 
 
+@pytest.mark.slow
 def test_tokens_are_samples_and_levers_return_the_same_ones(folder: Path) -> None:
     plain, batched, static = (
         launched(folder, *levers, steps=steps) for levers, steps in (((), 8), ((BATCHED,), 3), ((STATIC,), 8))

@@ -49,7 +49,7 @@ def test_the_reference_is_also_scored_without_what_would_calibrate(launch: Launc
 @pytest.mark.parametrize(
     ("metric", "said"),
     [
-        ("raising_metric", "RuntimeError: no labels for these"),
+        pytest.param("raising_metric", "RuntimeError: no labels for these", marks=pytest.mark.slow),
         ("wordy_metric", "TypeError: models:wordy_metric returned a str, which is no number and holds none."),
     ],
 )

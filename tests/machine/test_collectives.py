@@ -91,6 +91,7 @@ def test_what_strategies_do_with_parts_of_a_model_is_measured_too(parts: Trained
     assert largest["fsdp2-gather"] > largest["fsdp2-update"], "a whole part is copied, and one parameter is updated"
 
 
+@pytest.mark.slow
 def test_collectives_are_measured_where_torch_refuses_the_optimizer() -> None:
     both = TrainedParts(optimizer="SGD", fused=True, foreach=True)
     assert [it.name for it in measured_collectives(2, parts=both, seconds=0.5).rates] == [

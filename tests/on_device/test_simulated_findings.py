@@ -44,6 +44,7 @@ def judge(tmp_path: Path, device: Callable[..., SimulatedDevice]) -> Judge:
     return judged
 
 
+@pytest.mark.slow
 def test_a_device_that_the_host_runs_ahead_of_is_not_taken_for_idle(judge: Judge) -> None:
     found = judge(CLEAN, PLANTED)
     assert [found[CLEAN]["found"], found[PLANTED]["found"]] == [[], ["slow-matmul-precision"]]

@@ -367,6 +367,17 @@ def test_a_clear_gain_needs_no_arm_without_the_lever_where_starting_takes_long()
     assert {len(it.arms) for it in quick.fresh()} == {4}
 
 
+def test_the_arm_of_a_clear_gain_takes_no_time_that_other_levers_need() -> None:
+    effects = {setting("half"): Effect(compute=0.5), setting("feed"): Effect(data=0.05)}
+    levers = (switchable("half"), lever("feed", proof="exact"))
+    study, short = search(FakeScript(effects=effects, **QUIET), *levers, budget_seconds=190.0)
+    assert chosen(study) == {"half", "feed"}
+    assert {len(it.arms) for it in short.fresh()} == {3}
+    assert "a first measurement only" in kept(study, "feed").reason
+    _, long = search(FakeScript(effects=effects, **QUIET), *levers, budget_seconds=380.0)
+    assert {len(it.arms) for it in long.fresh()} == {4}
+
+
 def test_a_slow_start_is_paid_about_twenty_times() -> None:
     """The script and its profile, first measurements, the proof, and the fifteen launches of a verification."""
     effects = {setting("half"): Effect(compute=0.5), setting("step"): Effect(optimizer=0.2)}

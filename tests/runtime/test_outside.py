@@ -99,7 +99,12 @@ for epoch in range(1000):
 
 
 @pytest.mark.parametrize(
-    ("gradients", "batch_size"), [("torch.no_grad()", 2), ("torch.enable_grad()", 2), ("torch.no_grad()", 160)]
+    ("gradients", "batch_size"),
+    [
+        pytest.param("torch.no_grad()", 2, marks=pytest.mark.slow),
+        ("torch.enable_grad()", 2),
+        ("torch.no_grad()", 160),
+    ],
 )
 def test_where_training_has_no_loader_the_evaluations_does_not_train(
     tmp_path: Path, gradients: str, batch_size: int
@@ -147,7 +152,9 @@ for step in range(1000):
     [
         pytest.param(10, "0.0 * nn.functional.mse_loss(output, wanted).item()", [9, 19], id="an evaluation"),
         pytest.param(10, "0.1 * nn.functional.mse_loss(output, wanted)", [], id="a part of the loss"),
-        pytest.param(1, "0.1 * output.detach().mean() * model(inputs).mean()", [], id="its own teacher"),
+        pytest.param(
+            1, "0.1 * output.detach().mean() * model(inputs).mean()", [], id="its own teacher", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_an_evaluation_of_one_batch_is_known_by_the_backward_pass_that_does_not_reach_it(

@@ -189,6 +189,7 @@ def test_a_launcher_that_loses_the_hooks(
     assert found.command.endswith("trainer.py")
 
 
+@pytest.mark.slow
 def test_compile_workers_of_torch_are_not_foreign(
     start: Start, tmp_path: Path, run_directory: Path, trial: dict[str, str]
 ) -> None:

@@ -78,7 +78,9 @@ def test_a_larger_batch_is_evaluated_after_as_many_samples(tmp_path: Path) -> No
     assert set(run.steps.samples) == {32}
 
 
-@pytest.mark.parametrize("clip", ["", "torch.nn.utils.clip_grad_norm_(net.parameters(), 1e-3)"])
+@pytest.mark.parametrize(
+    "clip", [pytest.param("", marks=pytest.mark.slow), "torch.nn.utils.clip_grad_norm_(net.parameters(), 1e-3)"]
+)
 def test_the_noise_scale_of_a_known_problem(tmp_path: Path, clip: str) -> None:
     run = launch(tmp_path, MeasureGradientNoise(groups=8, gradients=8), steps=64, clip=clip)
     assert len(run.gradient_groups) == 8 and not run.notes

@@ -118,7 +118,7 @@ def test_each_configuration_is_timed_while_it_is_on(take: Take) -> None:
     assert slow > 2 * max(plain, again, other)
 
 
-@pytest.mark.parametrize("arm", [1, 2])
+@pytest.mark.parametrize("arm", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_the_configuration_that_failed_is_named(take: Take, arm: int) -> None:
     plans = [Plan(), ONE_THREAD, ONE_THREAD]
     plans[arm] = BF16

@@ -80,7 +80,9 @@ def test_a_resumed_device_gets_warm_up_steps(
     assert {it["lead_in"] for it in orders} == {3}
 
 
-@pytest.mark.parametrize("fails", ["lock", "checkpoint", "restore", "unlock"])
+@pytest.mark.parametrize(
+    "fails", ["lock", "restore", *(pytest.param(it, marks=pytest.mark.slow) for it in ("checkpoint", "unlock"))]
+)
 def test_whole_launches_alternate_if_suspension_fails(
     executor: LocalExecutor, assign: Assign, folder: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:

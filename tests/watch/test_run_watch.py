@@ -144,7 +144,9 @@ def test_the_study_has_the_account_of_the_run(project: Path) -> None:
     assert "The script ended with exit code 0; no alarm." in " ".join(shown.stdout.split())
 
 
-@pytest.mark.parametrize(("end", "code", "said"), [("raise", 1, "exit code 1"), ("kill", -9, "SIGKILL")])
+@pytest.mark.parametrize(
+    ("end", "code", "said"), [pytest.param("raise", 1, "exit code 1", marks=pytest.mark.slow), ("kill", -9, "SIGKILL")]
+)
 def test_crashed_and_killed_scripts_leave_a_study(project: Path, end: str, code: int, said: str) -> None:
     study, done = watched(project, "train.py", "1.5", end, code=code)
     assert said in study.status_text and study.watch is not None and study.watch.steps > 0
@@ -195,6 +197,7 @@ def begun(project: Path) -> subprocess.Popen[str]:
     raise AssertionError("the script ended")
 
 
+@pytest.mark.slow
 def test_a_taken_port_and_a_missing_folder_are_said_and_the_run_goes_on(project: Path) -> None:
     (project / "file").write_text("")
     with socket.socket() as other:

@@ -76,7 +76,12 @@ def has_own_arm(trials: Trials, part: Part) -> bool:
     So it should if its gain next to the others is unknown. A lever that a first measurement clearly shows has no such
     arm where starting one takes long.
     """
-    return part.comparison is None and ((part.gain or 0.0) < _CLEAR or not trials.starts_slowly)
+    return part.comparison is None and (not is_clear(part) or not trials.starts_slowly)
+
+
+def is_clear(part: Part) -> bool:
+    """Whether a first measurement shows more than noise explains."""
+    return (part.gain or 0.0) >= _CLEAR
 
 
 def compose(

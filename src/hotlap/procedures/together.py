@@ -22,7 +22,7 @@ from hotlap.experiment.trials import FEWEST_ARMS, Trials
 from hotlap.measure import speed
 from hotlap.measure.parity.verdict import is_open_for_every_lever
 from hotlap.objective import judge
-from hotlap.procedures.compose import Part, has_own_arm, plan_of
+from hotlap.procedures.compose import Part, has_own_arm, is_clear, plan_of
 from hotlap.procedures.screen import Screened
 from hotlap.procedures.verdicts import as_a_whole, no_gain, of_quality, unverified
 from hotlap.procedures.verify import LAST_RESORT_ROUNDS, Verification, measure_plan, verification_cost
@@ -40,6 +40,8 @@ from hotlap.records import (
 )
 
 _FAMILY_ALPHA = 0.05
+_MOST_FOR_A_CLEAR_LEVER = 0.5
+"""The share of the time left after a verification that a further arm may take, for a lever that is clear without."""
 _MOST_PLANS = 2
 """How many plans are measured: one, and that plan without a useless lever."""
 
@@ -203,19 +205,24 @@ class Together:
     def _arms_that_fit(self, parts: Sequence[Part]) -> list[str] | None:
         """The levers without which the plan is launched as well; None if not even the plan fits.
 
-        These are levers whose gain next to the others is unknown, as far as memory and the budget allow.
+        These are levers whose gain next to the others is unknown, as far as memory and the budget allow. A lever that a
+        first measurement clearly shows is the first to do without, where its arm would take the time of other levers.
         """
         plan = plan_of(parts)
         room = max(0, self._trials.arms_at_once - FEWEST_ARMS)
-        wanted = [it.lever for it in parts if has_own_arm(self._trials, it)] if len(parts) > 1 else []
-        without = wanted[:room]
-        while True:
-            rounds = self._fewest_rounds if without else self._last_resort_rounds
-            if self._trials.fits(verification_cost(self._trials, None, plan, rounds, without=without)):
+        wanted = [it for it in parts if has_own_arm(self._trials, it)] if len(parts) > 1 else []
+        chosen = sorted(wanted, key=is_clear)[:room]
+        while chosen:
+            without = [it.lever for it in chosen]
+            cost = verification_cost(self._trials, None, plan, self._fewest_rounds, without=without)
+            if is_clear(chosen[-1]):
+                fewer = verification_cost(self._trials, None, plan, self._fewest_rounds, without=without[:-1])
+                cost = fewer + (cost - fewer) / _MOST_FOR_A_CLEAR_LEVER
+            if self._trials.fits(cost):
                 return without
-            if not without:
-                return None
-            without.pop()
+            chosen.pop()
+        least = verification_cost(self._trials, None, plan, self._last_resort_rounds)
+        return [] if self._trials.fits(least) else None
 
     def _idle(self, found: Verification, quality: Quality) -> Setting | None:
         """A lever without a proven gain next to the others.

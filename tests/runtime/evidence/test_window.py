@@ -120,7 +120,7 @@ def test_a_script_that_ends_within_its_window(launch) -> None:  # type: ignore[n
     ("name", "values"),
     [
         ("cached-samples", {}),
-        ("fused-optimizer", {"implementation": "fused"}),
+        pytest.param("fused-optimizer", {"implementation": "fused"}, marks=pytest.mark.slow),
         pytest.param("loader", {"num_workers": 1, "persistent_workers": True}, marks=pytest.mark.slow),
         pytest.param("compile", {"mode": "default", "dynamic": False}, marks=pytest.mark.slow),
     ],
