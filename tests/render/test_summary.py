@@ -40,6 +40,7 @@ from hotlap.records import (
     TaskQuality,
 )
 from hotlap.render.brief import MOST_LINES, Brief, Next, Row, brief_lines, command_lines
+from hotlap.render.html.first_screen import changes
 from hotlap.render.lines import Paper, cell_width
 from hotlap.render.summary import summary
 from hotlap.study import load_study
@@ -195,6 +196,20 @@ def test_what_is_not_claimed_is_not_called_a_change() -> None:
         assert "Changed " not in text and "was 212 ms" not in text
         assert "Plan " in text
     assert "again, on a quieter machine" in shown(fakes.DISTURBED)
+
+
+def test_a_gain_that_was_not_proved_apart_from_the_others_is_said_to_be() -> None:
+    whole = fakes.FINISHED.verification
+    assert whole is not None
+    together = tuple(
+        Outcome(lever=it.lever, setting=it, verdict=Kept(comparison=whole), together_with=("others",))
+        for it in fakes.FINISHED.plan.settings[:1]
+    )
+    outcomes = tuple(it for it in fakes.FINISHED.outcomes if it.lever != together[0].lever)
+    study = msgspec.structs.replace(fakes.FINISHED, outcomes=(*together, *outcomes))
+    assert "own gain not proved" in shown(study).replace("\N{NO-BREAK SPACE}", " ")
+    assert "own gain not proved" not in shown(fakes.FINISHED).replace("\N{NO-BREAK SPACE}", " ")
+    assert [it.gain == "own gain not proved" for it in changes(study)] == [True, False, False]
 
 
 def test_a_long_command_is_broken_as_a_shell_continues_it() -> None:

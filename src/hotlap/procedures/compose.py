@@ -27,7 +27,7 @@ from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, can_s
 from hotlap.procedures.verdicts import no_gain_within_launch
 from hotlap.records import Comparison, Finding, Move, Outcome, Plan, Run, Setting
 
-_CLEAR = 1.15
+CLEAR = 1.15
 """The gain of a single replicate that noise cannot explain."""
 
 After: TypeAlias = Callable[[Plan, Run], Sequence[Prospect]]
@@ -68,20 +68,6 @@ class Composition:
 def plan_of(parts: Sequence[Part]) -> Plan:
     """The plan of these levers."""
     return plans_of.with_move(plans_of.EMPTY, Move(settings=tuple(it.setting for it in parts)))
-
-
-def has_own_arm(trials: Trials, part: Part) -> bool:
-    """Whether a verification should also launch the plan without this lever.
-
-    So it should if its gain next to the others is unknown. A lever that a first measurement clearly shows has no such
-    arm where starting one takes long.
-    """
-    return part.comparison is None and (not is_clear(part) or not trials.starts_slowly)
-
-
-def is_clear(part: Part) -> bool:
-    """Whether a first measurement shows more than noise explains."""
-    return (part.gain or 0.0) >= _CLEAR
 
 
 def compose(
@@ -194,7 +180,7 @@ def _one_on_top_of_another(
     waiting = dict(hopeful)
     while waiting:
         name, choices = max(waiting.items(), key=lambda it: it[1][0].gain or 0.0)
-        if not parts and far <= (choices[0].gain or 0.0) < _CLEAR:
+        if not parts and far <= (choices[0].gain or 0.0) < CLEAR:
             choices = waiting[name] = _screened_again(trials, draft, prospects, choices)
         if (choices[0].gain or 0.0) < far:
             break

@@ -15,7 +15,8 @@ from hotlap.experiment.prove import Prover, affordable_steps, usual_proof_cost
 from hotlap.experiment.trials import Trials
 from hotlap.measure import speed
 from hotlap.procedures.budget import affordable_way
-from hotlap.procedures.compose import Part, combined_at_once, has_own_arm, plan_of, split
+from hotlap.procedures.compose import Part, combined_at_once, plan_of, split
+from hotlap.procedures.own_arms import arms_that_fit
 from hotlap.procedures.prospects import Prospect
 from hotlap.procedures.screen import Screening, screenings, screenings_in_one_launch, screenings_of_plans
 from hotlap.procedures.verify import verification_cost
@@ -106,7 +107,7 @@ def trials_forecast(trials: Trials, prover: Prover, plan: Plan, candidates: Sequ
 def settling_forecast(trials: Trials, prover: Prover, parts: Sequence[Part]) -> Forecast:
     """Forecast the proof of a plan, and its verification next to itself without each lever whose gain is not known."""
     plan = plan_of(parts)
-    names = [it.lever for it in parts if has_own_arm(trials, it)] if len(parts) > 1 else []
+    names = arms_that_fit(trials, parts) or []
     rounding = any(prover.proof_for(it) != "exact" for it in plan.settings)
     launches = _USUAL_PROOF_LAUNCHES * rounding + (3 + len(names)) * speed.HEADLINE_REPLICATES
     return Forecast.of(Launches(launches, verification_cost(trials, prover, plan, without=names), _PROOF))

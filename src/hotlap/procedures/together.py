@@ -18,11 +18,12 @@ from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.failures import Failure
 from hotlap.experiment.prove import Prover
-from hotlap.experiment.trials import FEWEST_ARMS, Trials
+from hotlap.experiment.trials import Trials
 from hotlap.measure import speed
 from hotlap.measure.parity.verdict import is_open_for_every_lever
 from hotlap.objective import judge
-from hotlap.procedures.compose import Part, has_own_arm, is_clear, plan_of
+from hotlap.procedures.compose import Part, plan_of
+from hotlap.procedures.own_arms import arms_that_fit
 from hotlap.procedures.screen import Screened
 from hotlap.procedures.verdicts import as_a_whole, no_gain, of_quality, unverified
 from hotlap.procedures.verify import LAST_RESORT_ROUNDS, Verification, measure_plan, verification_cost
@@ -40,8 +41,6 @@ from hotlap.records import (
 )
 
 _FAMILY_ALPHA = 0.05
-_MOST_FOR_A_CLEAR_LEVER = 0.5
-"""The share of the time left after a verification that a further arm may take, for a lever that is clear without."""
 _MOST_PLANS = 2
 """How many plans are measured: one, and that plan without a useless lever."""
 
@@ -83,7 +82,7 @@ class Together:
             if proved is None or not proved[0]:
                 break
             parts, quality = proved
-            without = self._arms_that_fit(parts)
+            without = arms_that_fit(self._trials, parts)
             if without is None:
                 break
             found = measure_plan(self._trials, self._draft, plan_of(parts), without)
@@ -201,28 +200,6 @@ class Together:
     @property
     def _last_resort_rounds(self) -> int:
         return min(self._trials.rounds, LAST_RESORT_ROUNDS)
-
-    def _arms_that_fit(self, parts: Sequence[Part]) -> list[str] | None:
-        """The levers without which the plan is launched as well; None if not even the plan fits.
-
-        These are levers whose gain next to the others is unknown, as far as memory and the budget allow. A lever that a
-        first measurement clearly shows is the first to do without, where its arm would take the time of other levers.
-        """
-        plan = plan_of(parts)
-        room = max(0, self._trials.arms_at_once - FEWEST_ARMS)
-        wanted = [it for it in parts if has_own_arm(self._trials, it)] if len(parts) > 1 else []
-        chosen = sorted(wanted, key=is_clear)[:room]
-        while chosen:
-            without = [it.lever for it in chosen]
-            cost = verification_cost(self._trials, None, plan, self._fewest_rounds, without=without)
-            if is_clear(chosen[-1]):
-                fewer = verification_cost(self._trials, None, plan, self._fewest_rounds, without=without[:-1])
-                cost = fewer + (cost - fewer) / _MOST_FOR_A_CLEAR_LEVER
-            if self._trials.fits(cost):
-                return without
-            chosen.pop()
-        least = verification_cost(self._trials, None, plan, self._last_resort_rounds)
-        return [] if self._trials.fits(least) else None
 
     def _idle(self, found: Verification, quality: Quality) -> Setting | None:
         """A lever without a proven gain next to the others.

@@ -80,7 +80,7 @@ def _setting(it: Setting) -> str:
 
 def _gain(comparison: Comparison | None) -> str:
     if comparison is None:
-        return ""
+        return "  " + "own gain not proved".replace(" ", NO_BREAK)
     speedup = comparison.speed.speedup
     return "  " + f"{text.ratio(speedup.value)} ({text.interval(speedup)})".replace(" ", NO_BREAK)
 

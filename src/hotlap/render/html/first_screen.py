@@ -52,6 +52,8 @@ def _literal(value: Value) -> str:
 
 def _gain(outcome: Outcome) -> str:
     comparison = own_comparison(outcome)
+    if isinstance(outcome.verdict, Kept) and comparison is None:
+        return "own gain not proved"
     if not isinstance(outcome.verdict, Kept) or comparison is None or comparison.speed.verdict != "faster":
         return ""
     speedup = comparison.speed.speedup
