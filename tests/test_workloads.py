@@ -51,9 +51,11 @@ SEEN_SLOW = (
     *("lbfgs", "dqn", "unseeded", "function-train", "gan", "spawned-ddp", "spawned-trainer"),
     *("iterable-stream", "scheduler-constructors", "already-tuned", "bare-except", "catches-interrupt"),
     *("infinite-loader", "short-last-batch", "evaluation-loop", "checkpoints", "module-level"),
-    *("layerwise", "packaged", "torchrun-ddp"),
+    *("gradient-accumulation", "layerwise", "packaged", "torchrun-ddp"),
 )
 """Those that take longest of the shapes that others are like."""
+
+FAILURES_SLOW = ("fails-early", "leaves", "asks-input")
 
 STOPPED_MIDWAY_SLOW = (
     *("bare-except", "evaluation-loop", "infinite-loader", "lightning"),
@@ -235,7 +237,9 @@ def test_hotlap_ends_it_midway_and_leaves_no_file(
     assert _files(directory) == frozenset()
 
 
-@pytest.mark.parametrize("workload", _parameters([it for it in manifest.FAILURES if it.ending == "failed"]))
+@pytest.mark.parametrize(
+    "workload", _parameters([it for it in manifest.FAILURES if it.ending == "failed"], FAILURES_SLOW)
+)
 def test_a_failing_script_is_a_result(workload: Any, tmp_path: Path) -> None:
     run, _ = _launch(workload, tmp_path, BEYOND_THE_END)
     if workload.name == "out-of-memory":

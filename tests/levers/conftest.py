@@ -25,7 +25,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.hooks = Hooks(torch=torch)
-        self._found: set[int] = set()
+        self._found: dict[int, Any] = {}  # with the models, since one that is gone leaves its id to another
 
     def install(self, setting: Setting) -> None:
         find(setting.lever).install(self.hooks, setting)
@@ -66,7 +66,7 @@ class Driver:
         if not torch.is_grad_enabled():
             return self._through(self.hooks.around_evaluation, root, lambda: root(*args, **kwargs))
         if id(root) not in self._found:
-            self._found.add(id(root))
+            self._found[id(root)] = root
             for tell in self.hooks.model_found:
                 tell(root)
         for prepare in self.hooks.before_forward:

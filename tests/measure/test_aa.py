@@ -116,6 +116,7 @@ def test_big_effects_are_found_in_the_right_direction(aa: Any) -> None:
             assert aa.report.wrong_way(it).value == 0
 
 
+@pytest.mark.slow
 def test_the_command_writes_markdown_and_json(aa: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "deep" / "aa"
     assert aa.main.main(["--out", str(out), "--studies", "4", "--speedups", "1.5", "--searches", "1"]) == 0

@@ -14,7 +14,6 @@ FOLDER = Path(__file__).resolve().parents[1] / "gpu"
 
 IN_THE_GATE = (
     "test_gpu_clock.py::test_phases_add_up_to_the_step_and_steps_to_the_block",
-    "test_gpu_clock.py::test_a_wait_for_data_that_hides_behind_kernels_costs_nothing",
     "test_gpu_clock.py::test_nothing_waits_for_the_device_within_a_block",
     "test_gpu_evidence.py",
     "test_gpu_levers.py::test_training_still_computes_the_same[mixed-precision-float16-mlp]",

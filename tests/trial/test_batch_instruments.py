@@ -96,6 +96,7 @@ def test_the_largest_samples_are_in_an_early_batch(launch: Launch) -> None:
     assert set(run.steps.samples) == {8}
 
 
+@pytest.mark.slow
 def test_samples_of_one_size_keep_their_order(launch: Launch) -> None:
     _, output = launch(LargestSamples(), script=SCRIPT.replace("300 if index == 377 else 4", "4"))
     assert {it for it in output.splitlines() if it.startswith("shape")} == {"shape (4, 4)"}

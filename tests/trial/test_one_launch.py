@@ -131,6 +131,7 @@ def test_the_configuration_that_failed_is_named(take: Take, arm: int) -> None:
     assert turns.rounds == ((), (), ())
 
 
+@pytest.mark.slow
 def test_a_script_that_ends_has_no_rounds(take: Take) -> None:
     turns = take(Plan(), BF16, steps=12)
     assert Completed in endings(turns)

@@ -291,6 +291,7 @@ def test_wrong_options_are_refused_before_anything_is_written(project: Path, wor
     assert not (project / ".hotlap").exists()
 
 
+@pytest.mark.slow
 def test_the_study_as_json_has_the_series(project: Path) -> None:
     watched(project, "train.py", "0", "end")
     shown = subprocess.run(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hotlap.evidence import LoopCall, RunEvidence
 from hotlap.records import Completed, Stopped
 
@@ -129,6 +131,7 @@ def test_anomaly_detection_around_the_backward(launch: Any, line_of: Any) -> Non
     assert f"train.py:{line_of('# on')}: UserWarning: Anomaly Detection" in Path(run.output_path).read_text()
 
 
+@pytest.mark.slow
 def test_anomaly_detection_that_was_switched_off_slows_nothing(launch: Any) -> None:
     script = """
     torch.autograd.set_detect_anomaly(True)

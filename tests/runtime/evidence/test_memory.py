@@ -136,6 +136,7 @@ def test_what_grows_in_objects_of_a_container_and_by_hooks_has_its_line(launch, 
     }
 
 
+@pytest.mark.slow
 def test_what_does_not_keep_growing_is_not_named(launch) -> None:  # type: ignore[no-untyped-def]
     script = (
         """

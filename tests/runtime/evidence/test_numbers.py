@@ -84,6 +84,7 @@ print(json.dumps(expected))
 )
 
 
+@pytest.mark.slow
 def test_optimizers_that_take_turns_share_a_step(launch: Any) -> None:
     """The first to update sets the pace; what updates after it belongs to the step that ends next."""
     run, evidence = launch(TWO, steps=1000)
@@ -209,6 +210,7 @@ def test_what_runs_under_the_profiler_is_left_out(launch: Any) -> None:
     assert None not in evidence.numbers.gradient_norms
 
 
+@pytest.mark.slow
 def test_gradients_of_an_unknown_kind_are_left_alone(launch: Any) -> None:
     """Those of sharded models compute their own norm, which requires communication."""
     script = """

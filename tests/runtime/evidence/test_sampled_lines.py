@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from hotlap.evidence import RunEvidence, SampledLine
 from hotlap.records import Stopped
 
@@ -104,6 +106,7 @@ def test_a_samplers_lines_are_distinguished_from_the_data_sets(launch: Any, line
     assert not any(it.sampler for it in made if it.phase == "data_wait")
 
 
+@pytest.mark.slow
 def test_what_follows_no_evaluation_is_the_steps_own(launch: Any, line_of: Callable[[str], int]) -> None:
     script = """
     import time

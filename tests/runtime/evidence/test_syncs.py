@@ -107,6 +107,7 @@ for step, (inputs, targets) in enumerate(DataLoader(data, batch_size=32)):
 """
 
 
+@pytest.mark.slow
 def test_what_is_made_on_the_host_is_read_without_waiting(launch: Any, line_of: Any) -> None:
     _, evidence = launch(HOSTS_OWN)
     assert evidence.observed_steps
@@ -226,6 +227,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_the_users_own_lines_within_a_step_are_not_torchs(launch: Any, line_of: Any) -> None:
     _, evidence = launch(CLOSURES)
     for text in ("# in the closure", "# in a step of the user's"):
