@@ -153,6 +153,34 @@ def test_sockets_of_other_programs_answer(shell: Shell, tmp_path: Path) -> None:
         thread.join()
 
 
+def test_sockets_that_other_programs_remove_meanwhile_refuse_no_trial(shell: Shell, tmp_path: Path) -> None:
+    """Many at a time, and always others, so that some go away after they are listed and some after they are opened."""
+    stopped = threading.Event()
+
+    def come_and_go(number: int) -> None:
+        while not stopped.is_set():
+            paths = [tmp_path / f"{number}-{it}" for it in range(50)]
+            servers = [socket.socket(socket.AF_UNIX) for _ in paths]
+            for server, path in zip(servers, paths, strict=True):
+                server.bind(str(path))
+            for server, path in zip(servers, paths, strict=True):
+                path.unlink()
+                server.close()
+
+    assert shell("true") == (0, "")
+    threads = [threading.Thread(target=come_and_go, args=(it,)) for it in range(2)]
+    try:
+        for it in threads:
+            it.start()
+        assert [shell("true") for _ in range(8)] == [(0, "")] * 8
+    except pytest.skip.Exception as refused:
+        pytest.fail(f"It was isolated before. {refused}")
+    finally:
+        stopped.set()
+        for it in threads:
+            it.join()
+
+
 def test_caches_are_shared_and_new_ones_stay_with_the_study(shell: Shell, tmp_path: Path) -> None:
     old, new = tmp_path / "old-cache", tmp_path / "new-cache"
     old.mkdir()

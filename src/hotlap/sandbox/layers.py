@@ -100,7 +100,7 @@ class _View:
         self._shared = [(path, _handle(kept)) for kept, path in pairs if os.path.lexists(kept)]
         self._shared_memory = f"{order.layers}/shm"
         os.mkdir(self._shared_memory, 0o700)
-        self._sockets = [(path, _handle(path)) for path in _bound_sockets() if not below_any(path, KERNEL_FOLDERS)]
+        self._sockets = _opened([it for it in _bound_sockets() if not below_any(it, KERNEL_FOLDERS)])
 
     # -- an administrator's way ----------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class _View:
         _own_shared_memory(root, self._shared_memory)
         for path, handle in self._sockets:
             if below_any(path, self._points) and os.path.lexists(root + path):
-                kernel.mount(_path_of(handle), root + path, "", kernel.MS_BIND)
+                _let_socket_through(handle, root + path)
             os.close(handle)
         for path in self._order.hidden:
             if os.path.isdir(root + path):
@@ -268,6 +268,25 @@ def _bound_sockets() -> list[str]:
         if path.startswith("/") and _is_socket(path):
             found.append(os.path.realpath(path))
     return list(dict.fromkeys(found))[:_MOST_SOCKETS]
+
+
+def _opened(paths: list[str]) -> list[tuple[str, int]]:
+    """Handles of those that are still there: other programs remove their sockets at any time."""
+    found = []
+    for path in paths:
+        try:
+            found.append((path, _handle(path)))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def _let_socket_through(handle: int, target: str) -> None:
+    try:
+        kernel.mount(_path_of(handle), target, "", kernel.MS_BIND)
+    except FileNotFoundError:
+        if os.fstat(handle).st_nlink > 0:  # else its program has removed it, and nothing can be mounted
+            raise
 
 
 def _is_socket(path: str) -> bool:
