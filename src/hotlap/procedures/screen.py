@@ -53,8 +53,10 @@ _LEAST_NOISE, _MOST_NOISE = 0.015, 0.06
 _ENOUGH_FOR_NOISE = 3
 
 _SCREENINGS = (
-    *((FEWEST_ROUNDS, 1.0), (FEWEST_ROUNDS, 0.5)),
-    *((FEWEST_ROUNDS // 2, 0.5), (FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, 0.25)),
+    (FEWEST_ROUNDS, 1.0),
+    (FEWEST_ROUNDS, 0.5),
+    (FEWEST_ROUNDS // 2, 0.5),
+    (FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, 0.25),
 )
 """Rounds of a screening, and the length of its blocks as a share of the usual; the usual one first. Shorter blocks come
 before fewer rounds, since an interval narrows with its rounds."""

@@ -3,7 +3,8 @@
 Neither a trial for each lever nor a later verification is needed, since no data that chose the plan is used again. If
 the results differ, the responsible lever is found by bisection. Exact levers need no proof besides the verification:
 where that of the others stays open, they are verified without them. Levers that had a process of their own when they
-were chosen are left out one by one in the same replicates, which shows the gain of each next to the others.
+were chosen are left out one by one in the same replicates, as far as there is room for that (``own_arms.py``), which
+shows the gain of each next to the others.
 """
 
 from __future__ import annotations

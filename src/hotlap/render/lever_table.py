@@ -40,6 +40,8 @@ from hotlap.wording import ending_text
 
 COLOURS: dict[Tone, str] = {"good": "green", "neutral": "default", "bad": "red"}
 MARKS: dict[Tone, tuple[str, str]] = {"good": ("✓", "+"), "neutral": ("·", "-"), "bad": ("✗", "x")}
+OWN_GAIN_NOT_PROVED = "own gain not proved"
+"""Of a lever that was verified with others only."""
 NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 _INDENT = 5
 _GAP = 2

@@ -13,6 +13,7 @@ from hotlap.render.cost import cost_sentences
 from hotlap.render.headline import headline
 from hotlap.render.isolation import study_warnings
 from hotlap.render.kinds.api import presenter_of
+from hotlap.render.lever_table import OWN_GAIN_NOT_PROVED
 from hotlap.render.presentable import presentable
 from hotlap.render.sections.next import commands_of
 from hotlap.render.step_times import step_times
@@ -80,7 +81,7 @@ def _setting(it: Setting) -> str:
 
 def _gain(comparison: Comparison | None) -> str:
     if comparison is None:
-        return "  " + "own gain not proved".replace(" ", NO_BREAK)
+        return "  " + OWN_GAIN_NOT_PROVED.replace(" ", NO_BREAK)
     speedup = comparison.speed.speedup
     return "  " + f"{text.ratio(speedup.value)} ({text.interval(speedup)})".replace(" ", NO_BREAK)
 

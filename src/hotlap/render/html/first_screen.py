@@ -13,7 +13,7 @@ from hotlap.render import text
 from hotlap.render.blocks import Fact
 from hotlap.render.html.parts import Command
 from hotlap.render.kinds.api import presenter_of
-from hotlap.render.lever_table import kept_words
+from hotlap.render.lever_table import OWN_GAIN_NOT_PROVED, kept_words
 from hotlap.render.material import Material
 from hotlap.render.quality import quality_phrase, quality_question
 from hotlap.render.step_times import StepTimes, step_times
@@ -51,10 +51,12 @@ def _literal(value: Value) -> str:
 
 
 def _gain(outcome: Outcome) -> str:
+    if not isinstance(outcome.verdict, Kept):
+        return ""
     comparison = own_comparison(outcome)
-    if isinstance(outcome.verdict, Kept) and comparison is None:
-        return "own gain not proved"
-    if not isinstance(outcome.verdict, Kept) or comparison is None or comparison.speed.verdict != "faster":
+    if comparison is None:
+        return OWN_GAIN_NOT_PROVED
+    if comparison.speed.verdict != "faster":
         return ""
     speedup = comparison.speed.speedup
     return f"{text.ratio(speedup.value)} ({text.interval(speedup)})"
