@@ -90,20 +90,29 @@ def compare_parts(
 
 
 def comparison_within_launch(
-    reference: Plan, candidate: Plan, turns: Replicate, *, delta: float, arms: tuple[int, int]
+    reference: Plan,
+    candidate: Plan,
+    turns: Replicate,
+    *,
+    delta: float,
+    arms: tuple[int | Sequence[int], int | Sequence[int]],
 ) -> Comparison:
-    """Compare two arms (reference, candidate) of a single launch whose arms 0 and 1 are the same.
+    """Compare two arms (reference, candidate), or the means of some, of a launch whose arms 0 and 1 are the same.
 
-    Where these are the reference, the mean of both counts: what one of them has by chance is no gain. Memory is not
+    Of these two the mean counts, wherever the first is meant: what one of them has by chance is no gain. Memory is not
     compared: the process has one peak.
     """
-    reference_rounds, candidate_rounds = (turns.rounds[it] for it in arms)
-    if arms[0] == BASELINE:
-        both = zip(turns.rounds[BASELINE], turns.rounds[REPEAT], strict=True)
-        reference_rounds = tuple(math.sqrt(one * other) for one, other in both)
-    again = speed.repeat_of(reference_rounds, turns.rounds[BASELINE], turns.rounds[REPEAT])
-    found = speed.compare_within_launch(reference_rounds, again, candidate_rounds, delta=delta)
+    before, after = (_rounds_within_launch(turns, [it] if isinstance(it, int) else it) for it in arms)
+    again = speed.repeat_of(before, turns.rounds[BASELINE], turns.rounds[REPEAT])
+    found = speed.compare_within_launch(before, again, after, delta=delta)
     return Comparison(baseline=reference, candidate=candidate, speed=found, within_launch=True)
+
+
+def _rounds_within_launch(turns: Replicate, arms: Sequence[int]) -> list[float]:
+    """The geometric mean of these arms in each round; of the first one, that of both equal arms."""
+    twice = [one for it in arms for one in ((BASELINE, REPEAT) if it == BASELINE else (it, it))]
+    rows = zip(*(turns.rounds[it] for it in twice), strict=True)
+    return [math.exp(fmean(map(math.log, row))) for row in rows]
 
 
 def peak_bytes(run: Run) -> int:

@@ -3,7 +3,9 @@
 A few levers are tried in all their combinations (a full factorial design). With more levers, the combination of all
 takes turns with those that lack one lever each; a lever that adds nothing is dropped, until each gains or few are left.
 If what is dropped changed nothing next to the others, and each of these clearly gains, they are not measured again.
-Both designs show that two levers have the same effect, or that one needs the other. The choice is not a claim: it is
+Both designs show that two levers have the same effect, or that one needs the other. Of all combinations, the mean over
+the pairs with and without a lever (its main effect: Box, Hunter and Hunter, *Statistics for Experimenters*, 2005) has
+less noise than one pair, and counts where the best combination does not contradict it. The choice is not a claim: it is
 proved on fresh launches.
 """
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, compress
 from statistics import fmean
 
 from hotlap import plan as plans_of
@@ -149,11 +151,18 @@ class _Taken:
     delta: float
 
     def best_of_all(self, group: Move, idle: Mapping[str, Comparison]) -> Combination:
-        """The fastest combination, without the levers that add nothing."""
-        best = min((Move(), *self.moves), key=self._level)
+        """The fastest combination, without the levers that add nothing.
+
+        Some levers may together be shown to gain where none of them is. Those then stay that look faster: the launch
+        shows that there is a gain, not whose it is.
+        """
+        fastest = best = min((Move(), *self.moves), key=self._level)
         while useless := [it for it in best.settings if not self._is_worth_it(it, best)]:
             worst = min(useless, key=lambda it: self.effect(it, best).speed.speedup.value)
             best = _without(best, worst)
+        if best != fastest and self.pays(self._compare(best, fastest)):
+            stays = [it in best.settings or self._looks_faster(it, fastest) for it in fastest.settings]
+            best = Move(settings=tuple(compress(fastest.settings, stays)))
         others = [it for it in group.settings if it not in best.settings]
         found = self.combination(best, {**idle, **{it.lever: self._added(it, best, group) for it in others}})
         alone = {it.lever: self._compare(Move(), Move(settings=(it,))) for it in group.settings}
@@ -173,14 +182,33 @@ class _Taken:
         return self._compare(_without(move, setting), move)
 
     def _is_worth_it(self, setting: Setting, best: Move) -> bool:
-        """Whether a setting pays in the best combination; a small gain there must also be the mean over all pairs of
-        combinations with and without it, which have less noise than one pair."""
-        effect = self.effect(setting, best)
-        if not self.pays(effect) or effect.speed.speedup.value >= 1 + _NEUTRAL:
-            return self.pays(effect)
+        """Whether a setting pays in the best combination, or over all pairs of combinations with and without it.
+
+        A small gain in the best one must also be the mean over all pairs. That mean alone is enough only where the
+        interval in the best one reaches it: next to a lever with the same effect, a setting gains less than elsewhere.
+        """
+        here, everywhere = self.effect(setting, best), self._main_effect(setting)
+        if self.pays(here) and here.speed.speedup.value >= 1 + _NEUTRAL:
+            return True
+        agrees = here.speed.speedup.high >= everywhere.speed.speedup.value
+        is_shown = self.pays(here) or (self.pays(everywhere) and agrees)
+        return is_shown and self._looks_faster(setting, best)
+
+    def _looks_faster(self, setting: Setting, best: Move) -> bool:
+        """Whether it gains what is worth having in the best combination and over all pairs, by the estimates alone."""
+        both = (self.effect(setting, best), self._main_effect(setting))
+        return all(it.speed.speedup.value >= 1 + self.delta for it in both)
+
+    def _main_effect(self, setting: Setting) -> Comparison:
+        """Compare the mean of all combinations without a setting with the mean of those with it, round by round."""
         with_it = [it for it in self.moves if setting in it.settings]
-        gains = [self._level(_without(it, setting)) - self._level(it) for it in with_it]
-        return fmean(gains) >= math.log(1 + self.delta)
+        return comparison_within_launch(
+            self.base,
+            plans_of.with_setting(self.base, setting),
+            self.turns,
+            delta=self.delta,
+            arms=([self._arm(_without(it, setting)) for it in with_it], [self._arm(it) for it in with_it]),
+        )
 
     def pays(self, comparison: Comparison) -> bool:
         """Whether a launch shows a gain worth having of a setting: its whole interval is faster."""
