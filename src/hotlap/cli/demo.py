@@ -17,7 +17,7 @@ from hotlap.records import Progress, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 
-BUDGET_SECONDS = 280.0
+BUDGET_SECONDS = 240.0
 LEVERS = ("cached-samples", "fused-optimizer", "channels-last")
 """What the demo tries unless it is told otherwise: enough to see the whole way from question to proof in minutes."""
 WORKLOAD = Path(__file__).parents[1] / "demo" / "digits.py"

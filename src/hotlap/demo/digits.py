@@ -107,7 +107,7 @@ def accuracy(model: nn.Module, loader: DataLoader[tuple[Tensor, int]], device: t
 def main() -> None:
     """Read the flags, train, and print the accuracy after each epoch."""
     parser = argparse.ArgumentParser(description="Train a small network on scikit-learn's digits.")
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=16)
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--size", type=int, default=32, help="width and height of the prepared digits")
     parser.add_argument("--width", type=int, default=16, help="channels of the first convolution")

@@ -77,6 +77,7 @@ class Costs:
         self._step_seconds: deque[float] = deque([shape.step_seconds], maxlen=_REMEMBERED_REPLICATES)
         self._extra_startup: defaultdict[str, deque[float]] = defaultdict(partial(deque, maxlen=_REMEMBERED_REPLICATES))
         self._built: set[Plan] = set()
+        self._speedups: dict[Plan, float] = {}
 
     @property
     def startup_seconds(self) -> float:
@@ -122,11 +123,13 @@ class Costs:
         settling = SETTLING_STEPS * len(plans) * cut.step_seconds
         return overhead + extras + settling + len(plans) * rounds * cut.round_seconds
 
-    def steps_of_one_launch(self, plans: int, rounds: int, shape: Shape | None = None) -> int:
-        """The steps that the script must have for that."""
-        cut = shape or self.shape
-        of_round = math.ceil(cut.round_seconds / cut.step_seconds) + 1
-        return plans * (SETTLING_STEPS + rounds * of_round) + _FIRST_GUESS_WARM_UP_BLOCKS * of_round
+    def steps_of_one_launch(self, plans: Sequence[Plan], rounds: int, shape: Shape | None = None) -> int:
+        """The steps that the script must have for that: more of a plan that is known to be faster, since blocks have a
+        length in seconds. A plan that was not measured yet is taken to be as fast as the first one."""
+        cut, first = shape or self.shape, self._speedups.get(plans[0], 1.0)
+        speedups = [self._speedups.get(it, first) for it in plans]
+        of_rounds = [math.ceil(cut.round_seconds * max(1.0, it) / cut.step_seconds) + 1 for it in speedups]
+        return sum(SETTLING_STEPS + rounds * it for it in of_rounds) + _FIRST_GUESS_WARM_UP_BLOCKS * of_rounds[0]
 
     def of_launch(self, plan: Plan, steps: int) -> float:
         """One child with so many steps."""
@@ -171,7 +174,15 @@ class Costs:
         self._overheads.append(self._scaled_overhead(max(0.0, rest / len(plans)), own, usual))
         if step_seconds is not None:
             self._step_seconds.append(step_seconds)
+            self._learn_speedups(plans, turns)
             self.shape = replace(self.shape, step_seconds=median_low(self._step_seconds))
+
+    def _learn_speedups(self, plans: Sequence[Plan], turns: Replicate) -> None:
+        """Remember how many times as fast as the unmodified script, the first arm, each of the others was."""
+        first = turns.rounds[0]
+        for plan, own in zip(plans, turns.rounds, strict=True):
+            if plan.settings:
+                self._speedups[plan] = math.exp(fmean(map(math.log, first)) - fmean(map(math.log, own)))
 
     def _first_build_seconds(self, plan: Plan, run: Run) -> float:
         """The seconds for which the engine of a plan was built, in the first launch with it; 0 in any other."""

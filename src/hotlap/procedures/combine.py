@@ -42,13 +42,13 @@ no more may do so by chance, and is measured again."""
 class Combination:
     """The best move and, for each of its levers, the move compared with itself without that lever.
 
-    ``idle`` are the dropped levers, each with the comparison that decided. ``whole`` compares the move with no move,
-    and ``alone`` each lever by itself, if all combinations were tried. Both may be next to dropped levers that changed
-    nothing.
+    ``is_shown``: the launch shows a gain worth having of the move, perhaps next to dropped levers that changed nothing.
+    ``idle`` are the dropped levers, each with the comparison that decided. ``alone`` compares each lever by itself, if
+    all combinations were tried.
     """
 
     move: Move
-    whole: Comparison | None = None
+    is_shown: bool = False
     parts: Mapping[str, Comparison] = field(default_factory=dict)
     idle: Mapping[str, Comparison] = field(default_factory=dict)
     alone: Mapping[str, Comparison] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class _Taken:
         others = [it for it in group.settings if it not in best.settings]
         found = self.combination(best, {**idle, **{it.lever: self._added(it, best, group) for it in others}})
         alone = {it.lever: self._compare(Move(), Move(settings=(it,))) for it in group.settings}
-        return replace(found, alone=alone)
+        return replace(found, is_shown=bool(best.settings), alone=alone)
 
     def combination(self, move: Move, idle: Mapping[str, Comparison]) -> Combination:
         return self.combination_within(move, move, idle)
@@ -174,8 +174,8 @@ class _Taken:
     def combination_within(self, group: Move, move: Move, idle: Mapping[str, Comparison]) -> Combination:
         """The move, whose levers were measured next to all of the group."""
         parts = {it.lever: self.effect(it, group) for it in move.settings}
-        whole = self._compare(Move(), group) if move.settings else None
-        return Combination(move, whole, parts, idle)
+        is_shown = bool(move.settings) and self.pays(self._compare(Move(), group))
+        return Combination(move, is_shown, parts, idle)
 
     def effect(self, setting: Setting, move: Move) -> Comparison:
         """Compare the move with itself without that setting."""

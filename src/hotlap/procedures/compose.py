@@ -245,7 +245,7 @@ def _combined(trials: Trials, draft: StudyDraft, base: Plan, found: Hopeful) -> 
 
 def _chosen(trials: Trials, draft: StudyDraft, chosen: Combination | None, seen: Hopeful) -> tuple[list[Part], Hopeful]:
     """The levers of a combination; of the others, those that it shows to be useless are decided in the draft."""
-    if chosen is None or not _is_shown(chosen.whole, trials.options.delta):
+    if chosen is None or not chosen.is_shown:
         chosen = Combination(Move(), idle={name: it[0].comparison for name, it in seen.items() if it[0].comparison})
     parts = [Part(tuple(seen[it.lever]), chosen.parts[it.lever]) for it in chosen.move.settings]
     left: Hopeful = {}
@@ -280,7 +280,7 @@ def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequ
     if best is None or best.comparison is None:
         return None
     alone, lever = best.comparison, best.setting.lever
-    return Combination(Move(settings=(best.setting,)), whole=alone, parts={lever: alone})
+    return Combination(Move(settings=(best.setting,)), _is_shown(alone, trials.options.delta), parts={lever: alone})
 
 
 def _worth_combining(trials: Trials, firsts: Sequence[Screened]) -> list[Screened]:

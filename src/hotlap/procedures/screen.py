@@ -262,7 +262,7 @@ def screenings_of_plans(trials: Trials, plans: Sequence[Plan]) -> Iterator[Scree
     """The same of whole plans, of which the first two are the current one."""
     most_steps = trials.costs.shape.most_steps or math.inf
     for rounds, shape in _lengths(trials):
-        if trials.costs.steps_of_one_launch(len(plans), rounds, shape) <= most_steps:
+        if trials.costs.steps_of_one_launch(plans, rounds, shape) <= most_steps:
             seconds = trials.costs.of_one_launch(plans, rounds, shape)
             yield Screening(len(plans) - 2, rounds, shape, seconds, one_launch=True)
 
