@@ -15,6 +15,7 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.pieces import store
+from bench.report import machine_line
 from bench.search_cost.__main__ import (
     HERE,
     SLOW_START,
@@ -170,3 +171,9 @@ def test_each_goal_is_said_to_be_reached_or_missed() -> None:
     none = searched(script="bert.py", startup_seconds=0.0, wall_seconds=300.0, speedup=None, levers=())
     missed = text_of([slow, none])
     assert missed.count(": missed, ") == 3 and "reached" not in missed
+
+
+def test_rows_of_another_machine_name_it() -> None:
+    here, known = searched(machine=machine_line()), searched(machine="another machine, 64 cores")
+    assert "another machine" not in text_of([here, searched()])
+    assert "- slow_start.py, start-up 60 s, this: another machine, 64 cores." in text_of([here, known])

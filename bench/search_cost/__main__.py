@@ -30,7 +30,7 @@ from typing import Any
 import msgspec
 
 from bench.pieces import UNFINISHED, add_options, store, stored, until_of
-from bench.report import command_line, table, write, written
+from bench.report import command_line, machine_line, table, write, written
 from hotlap.experiment.trials import FEWEST_ARMS
 from hotlap.measure.speed import HEADLINE_REPLICATES
 
@@ -72,6 +72,7 @@ class Row(msgspec.Struct, kw_only=True):
     parts: int = 1
     first_launches: int | None = None
     first_seconds: float | None = None
+    machine: str = ""
 
 
 class Begun(msgspec.Struct, kw_only=True):
@@ -161,9 +162,16 @@ def text_of(rows: list[Row]) -> str:
             "",
             table(heads, [_cells(it) for it in rows]),
             "",
+            *elsewhere([it for it in rows if it.machine not in ("", machine_line())]),
             *goals_of([it for it in rows if it.version == HERE]),
         )
     )
+
+
+def elsewhere(rows: list[Row]) -> list[str]:
+    """What was measured on other machines than this one."""
+    lines = [f"- {it.script}, start-up {it.startup_seconds:g} s, {it.version}: {it.machine}." for it in rows]
+    return ["By earlier runs on other machines:", "", *lines, ""] if lines else []
 
 
 def goals_of(rows: list[Row]) -> list[str]:
@@ -337,6 +345,7 @@ class Search:
             parts=parts,
             first_launches=first[0] if first else None,
             first_seconds=first[1] if first else None,
+            machine=machine_line(),
         )
 
 

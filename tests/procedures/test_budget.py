@@ -253,6 +253,24 @@ def test_costs_follow_the_median_of_the_last_replicates() -> None:
     assert learn(20.0) == pytest.approx(first, rel=0.3)
 
 
+def test_a_faster_plan_needs_more_steps_for_its_blocks() -> None:
+    """Blocks have a length in seconds; levers on top of a plan are taken to be as fast as it is."""
+    costs = Costs(2.0, Shape(step_seconds=0.036))
+    half, both = Plan(settings=(HALF,)), Plan(settings=(HALF, FEED))
+    made = FakeExecutor(script(step=0.036))
+
+    def steps(*plans: Plan) -> int:
+        return costs.steps_of_one_launch(plans, 8)
+
+    before = steps(half, half, both)
+    assert before == steps(Plan(), Plan(), half)
+    arms = [Plan(), Plan(), half]
+    turns = made.take_turns(TurnRequest(arms=tuple(_assignment(it, Options()) for it in arms), rounds=8))
+    costs.learn_replicate(turns, arms, made.seconds)
+    assert steps(half, half, both) > 1.3 * steps(Plan(), Plan(), Plan())
+    assert steps(Plan(), Plan(), Plan()) == pytest.approx(before, rel=0.2)
+
+
 def _assignment(plan: Plan, options: Options) -> Assignment:
     return Assignment(workload=WORKLOAD, plan=plan, seed=options.seed)
 
