@@ -253,6 +253,16 @@ def test_costs_follow_the_median_of_the_last_replicates() -> None:
     assert learn(20.0) == pytest.approx(first, rel=0.3)
 
 
+def test_one_launch_starts_each_lever_once() -> None:
+    costs, late = Costs(2.0, Shape(step_seconds=0.036)), Plan(settings=(LATE,))
+    made = FakeExecutor(FakeScript(effects={LATE: Effect(startup_seconds=20.0)}))
+    arms = [Plan(), Plan(), late]
+    turns = made.take_turns(TurnRequest(arms=tuple(_assignment(it, Options()) for it in arms), rounds=8))
+    costs.learn_replicate(turns, arms, made.seconds)
+    more = costs.of_one_launch([late] * 5, 8) - costs.of_one_launch([Plan()] * 5, 8)
+    assert more == pytest.approx(20.0, rel=0.3)
+
+
 def test_a_faster_plan_needs_more_steps_for_its_blocks() -> None:
     """Blocks have a length in seconds; levers on top of a plan are taken to be as fast as it is."""
     costs = Costs(2.0, Shape(step_seconds=0.036))

@@ -116,10 +116,11 @@ class Costs:
         return max(len(groups) * one, count * one - saved)
 
     def of_one_launch(self, plans: Sequence[Plan], rounds: int, shape: Shape | None = None) -> float:
-        """One process that switches between these plans: one start, and the rounds and settling of each plan."""
+        """One process that switches between these plans: one start, in which each lever starts once, and the rounds and
+        settling of each plan."""
         cut = shape or self.shape
         overhead = self._scaled_overhead(self.overhead_seconds, self.shape, cut)
-        extras = sum(self._extra(plan) for plan in plans)
+        extras = self._extra(Plan(settings=tuple(dict.fromkeys(it for plan in plans for it in plan.settings))))
         settling = SETTLING_STEPS * len(plans) * cut.step_seconds
         return overhead + extras + settling + len(plans) * rounds * cut.round_seconds
 
