@@ -4,6 +4,7 @@ With ``--pieces FOLDER`` every finished part is stored, and the same command goe
 procedure takes about 20 s, the searches of a scenario and procedure about 25 s where nothing helps, and a real
 replicate 15 to 30 s with a script that starts in a few seconds. ``--real-searches N`` runs whole searches in real
 launches, with levers that change nothing, each for at most ``--budget`` minutes; one that was cut goes on where it was.
+``--keep`` takes from ``OUT.json`` the parts that are not run now, and says which these are.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import argparse
 import shlex
 import sys
 import tempfile
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--real-searches", type=int, default=0, help="whole searches in real launches (default: none)")
     parser.add_argument("--budget", type=float, default=5.0, help="minutes for each of them (default: 5)")
     parser.add_argument("--resamples", type=int, default=2000, help="studies drawn from the real replicates")
+    parser.add_argument("--keep", action="store_true", help="keep the parts of OUT that are not run now")
     add_options(parser)
     parser.add_argument("script_arguments", nargs="*", help="arguments of the script, after --")
     options = parser.parse_args(arguments)
@@ -114,6 +115,37 @@ def run_real_searches(options: argparse.Namespace, until: float | None = None) -
     return found
 
 
+class Parts(msgspec.Struct, kw_only=True, frozen=True):
+    """Everything that the report shows."""
+
+    searches: list[Searches]
+    simulated: list[Tally]
+    real_searches: list[Placebo]
+    real: list[Tally]
+
+
+class Written(msgspec.Struct, kw_only=True, frozen=True):
+    """What an earlier run wrote."""
+
+    date: str
+    machine: str
+    data: Parts
+
+
+def completed(parts: Parts, path: Path) -> tuple[Parts, str]:
+    """These parts, those that are empty from an earlier run, and a sentence that says which; no sentence if none is.
+
+    Raises :class:`OSError` and :class:`msgspec.DecodeError` where nothing was written.
+    """
+    before = msgspec.json.decode(path.read_bytes(), type=Written)
+    empty = [it for it in Parts.__struct_fields__ if not getattr(parts, it) and getattr(before.data, it)]
+    if not empty:
+        return parts, ""
+    names = ", ".join(report.TITLES[it] for it in empty)
+    sentence = f"By an earlier run ({before.date}, {before.machine}): {names}."
+    return msgspec.structs.replace(parts, **{it: getattr(before.data, it) for it in empty}), sentence
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Simulate, measure if requested, and write the report."""
     options = parse(arguments)
@@ -128,18 +160,16 @@ def main(arguments: list[str] | None = None) -> int:
     except real.SetFailed as error:
         print(error, file=sys.stderr)
         return 1
+    parts = Parts(searches=searches, simulated=simulated, real_searches=real_searches, real=measured)
+    kept = ""
+    if options.keep:
+        parts, kept = completed(parts, options.out.with_suffix(".json"))
     settings: dict[str, object] = {
         "seed": options.seed,
         "smallest gain worth having": f"{options.delta:.1%}",
     }
-    text = report.markdown(simulated, measured, settings, searches, real_searches)
-    data = {
-        "settings": settings,
-        "searches": msgspec.to_builtins(searches),
-        "real_searches": msgspec.to_builtins(real_searches),
-        "simulated": [asdict(it) for it in simulated],
-        "real": [asdict(it) for it in measured],
-    }
+    text = report.markdown(parts.simulated, parts.real, settings, parts.searches, parts.real_searches, kept=kept)
+    data = {"settings": settings, **msgspec.to_builtins(parts)}
     title = "False alarms and power of the measuring procedure"
     command = shlex.join(["python", "-m", "bench.aa", *(sys.argv[1:] if arguments is None else arguments)])
     write(options.out, title=title, command=command, text=text, data=data)

@@ -88,15 +88,28 @@ def denied(tally: Tally) -> Rate:
     return rate(tally.count("no-effect"), tally.studies)
 
 
+TITLES = {
+    "searches": "simulated searches",
+    "simulated": "simulated studies of one lever",
+    "real_searches": "whole searches in real launches",
+    "real": "the baseline in all three roles",
+}
+"""What the parts of the report are called."""
+
+
 def markdown(
     simulated: Sequence[Tally],
     real: Sequence[Tally],
     settings: dict[str, object],
     searches: Sequence[Searches] = (),
     real_searches: Sequence[Placebo] = (),
+    *,
+    kept: str = "",
 ) -> str:
-    """The report below its head."""
+    """The report below its head; ``kept`` says what is of an earlier run."""
     lines = ["; ".join(f"{name}: {value}" for name, value in settings.items()) + "."]
+    if kept:
+        lines += ["", kept]
     nothing = [it for it in simulated if it.speedup == 1]
     effects = [it for it in simulated if it.speedup != 1]
     if searches:
@@ -106,9 +119,9 @@ def markdown(
     if effects:
         lines += ["", "## Simulated: a true effect, found", "", _power(effects), "", _mistakes(effects)]
     if real_searches:
-        lines += ["", "## This machine: whole searches", "", real_searches_text(real_searches)]
+        lines += ["", "## Real launches: whole searches", "", real_searches_text(real_searches)]
     if real:
-        lines += ["", "## This machine: the baseline in all three roles", "", _nothing(real), "", _judgement(real)]
+        lines += ["", "## Real launches: the baseline in all three roles", "", _nothing(real), "", _judgement(real)]
     return "\n".join(lines)
 
 

@@ -130,6 +130,19 @@ def test_the_command_writes_markdown_and_json(aa: Any, tmp_path: Path, capsys: p
     assert document["real"] == []
 
 
+def test_parts_that_are_not_run_again_are_kept_if_asked(aa: Any, tmp_path: Path) -> None:
+    out = tmp_path / "aa"
+    words = ["--out", str(out), "--speedups", "--family", "2"]
+    aa.main.main([*words, "--studies", "5", "--searches", "0"])
+    before = json.loads(out.with_suffix(".json").read_text())
+    aa.main.main([*words, "--studies", "0", "--searches", "0", "--keep"])
+    after = json.loads(out.with_suffix(".json").read_text())
+    assert after["data"]["simulated"] == before["data"]["simulated"] != []
+    assert f"By an earlier run ({before['date']}, {before['machine']}): simulated studies of one lever." in (
+        out.with_suffix(".md").read_text()
+    )
+
+
 def test_too_few_real_replicates_are_refused(aa: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         aa.main.main(["--out", str(tmp_path), "--real", "train.py", "--replicates", "5"])

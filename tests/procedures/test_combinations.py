@@ -77,6 +77,14 @@ def test_small_gains_are_seen_over_all_pairs_of_combinations() -> None:
     assert share(verified(each_gains(0.05, NAMES[:2]), noise=0.05), NAMES[:2]) > 0.6
 
 
+def test_of_many_levers_what_each_gained_alone_counts_too() -> None:
+    """Next to the others they are compared once; before that each was compared by itself."""
+    many = ("one", "other", "third", "fourth", "idle")
+    found = verified(each_gains(0.06, many[:4]), noise=0.05, names=many)
+    assert share(found, many[:4]) > 0.5
+    assert share(found, many[4:]) < 0.1
+
+
 def test_no_lever_joins_that_adds_nothing_to_another() -> None:
     found = verified(the_same_effect, noise=0.05)
     assert all({"one", "other"} & it for it in found)

@@ -28,6 +28,8 @@ EQUIVALENCE_CONFIDENCE = 0.90
 POWER = 0.80
 
 _CLOCK_ROUNDING = 1e-12
+_MANY = 1e6
+"""Degrees of freedom that are as good as infinite."""
 _LARGEST_EXPONENT = 700.0
 
 
@@ -124,10 +126,27 @@ def compare_within_launch(
 
 def upper_end_within_launch(comparison: SpeedComparison, confidence: float) -> float:
     """The upper end of a comparison's interval within a launch, at another confidence."""
-    degrees = comparison.rounds - 1
-    value, high = math.log(comparison.speedup.value), math.log(comparison.speedup.high)
-    error = (high - value) / student.quantile((1 + comparison.confidence) / 2, degrees)
-    return math.exp(value + student.quantile((1 + confidence) / 2, degrees) * error)
+    reach = student.quantile((1 + confidence) / 2, comparison.rounds - 1) * _error_within_launch(comparison)
+    return comparison.speedup.value * math.exp(reach)
+
+
+def mean_within_launches(comparisons: Sequence[SpeedComparison]) -> Estimate:
+    """The geometric mean of speedups that were compared within a launch each, with an interval at the confidence of the
+    first: Welch (1947), whose degrees of freedom follow from the error of each."""
+    logs = [math.log(it.speedup.value) for it in comparisons]
+    parts = [(_error_within_launch(it) / len(comparisons)) ** 2 for it in comparisons]
+    weighted = sum(part**2 / (it.rounds - 1) for part, it in zip(parts, comparisons, strict=True))
+    degrees = sum(parts) ** 2 / weighted if weighted > 0 else math.inf
+    reach = student.quantile((1 + comparisons[0].confidence) / 2, min(round(degrees, 3), _MANY)) * math.sqrt(sum(parts))
+    low, value, high = (math.exp(it) for it in (fmean(logs) - reach, fmean(logs), fmean(logs) + reach))
+    return Estimate(value=value, low=low, high=high, unit="x")
+
+
+def _error_within_launch(comparison: SpeedComparison) -> float:
+    """The standard error of the logarithm of a speedup within a launch."""
+    speedup, degrees = comparison.speedup, comparison.rounds - 1
+    reach = math.log(speedup.high) - math.log(speedup.value)
+    return reach / student.quantile((1 + comparison.confidence) / 2, degrees)
 
 
 def repeat_of(reference: Sequence[float], baseline: Sequence[float], repeat: Sequence[float]) -> list[float]:

@@ -1,8 +1,9 @@
 """Choose, within a launch, the best combination of levers that a process can switch while it trains.
 
 A few levers are tried in all their combinations (a full factorial design). With more levers, the combination of all
-takes turns with those that lack one lever each; a lever that adds nothing is dropped, until each gains or few are left.
-If what is dropped changed nothing next to the others, and each of these clearly gains, they are not measured again.
+takes turns with those that lack one lever each; a lever that adds nothing there, nor by the mean of that and its gain
+alone in an earlier launch, is dropped, until each gains or few are left. If what is dropped changed nothing next to the
+others, and each of these clearly gains, they are not measured again.
 Both designs show that two levers have the same effect, or that one needs the other. Of all combinations, the mean over
 the pairs with and without a lever (its main effect: Box, Hunter and Hunter, *Statistics for Experimenters*, 2005) has
 less noise than one pair, and counts where the best combination does not contradict it. The choice is not a claim: it is
@@ -16,14 +17,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, compress
 from statistics import fmean
+from types import MappingProxyType
 
 from hotlap import plan as plans_of
 from hotlap.experiment.comparing import comparison_within_launch
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.failures import Failure
 from hotlap.experiment.trials import Trials
+from hotlap.measure.speed import mean_within_launches
 from hotlap.procedures.screen import affordable_screening, screenings_of_plans
-from hotlap.records import Comparison, Move, Plan, Replicate, Setting
+from hotlap.records import Comparison, Estimate, Move, Plan, Replicate, Setting
 
 FEW = 3
 """The most levers that are tried in all combinations: eight."""
@@ -32,6 +35,8 @@ MOST = 6
 """The most levers of a combination: more make rounds long, and the seventh lever by itself gains little."""
 
 _MOST_LAUNCHES = 4
+
+NOTHING_KNOWN: Mapping[Setting, Comparison] = MappingProxyType({})
 
 _NEUTRAL = 0.03
 """A lever that changes the time by a smaller share, next to the others, does not change what they gain. One that gains
@@ -59,12 +64,12 @@ def combine(
     draft: StudyDraft,
     base: Plan,
     settings: Sequence[Setting],
-    gained_alone: Collection[Setting] = (),
+    alone: Mapping[Setting, Comparison] = NOTHING_KNOWN,
 ) -> Combination | None:
     """The best combination of these settings (most promising first) on top of ``base``.
 
-    ``gained_alone`` are those that a launch has shown to gain by themselves. None if there is no time for it, or the
-    script does not support it.
+    ``alone`` compares them by themselves, within an earlier launch. None if there is no time for it, or the script does
+    not support it.
     """
     group = Move(settings=tuple(settings[:MOST]))
     idle: dict[str, Comparison] = {}
@@ -79,10 +84,10 @@ def combine(
         if is_small:
             return taken.best_of_all(group, idle)
         effects = {it: taken.effect(it, group) for it in group.settings}
-        useless = [it for it in group.settings if not taken.pays(effects[it])]
+        useless = [it for it in group.settings if not taken.pays_in_both(effects[it], alone.get(it))]
         if not useless:
             return taken.combination(group, idle)
-        dropped = _to_drop(useless, effects, gained_alone)
+        dropped = _to_drop(useless, effects, {it for it, own in alone.items() if own.speed.speedup.low > 1})
         idle.update({it.lever: effects[it] for it in dropped})
         rest = Move(settings=tuple(it for it in group.settings if it not in dropped))
         are_clear = all(effects[it].speed.speedup.value >= 1 + _NEUTRAL for it in rest.settings)
@@ -190,9 +195,20 @@ class _Taken:
         here, everywhere = self.effect(setting, best), self._main_effect(setting)
         if self.pays(here) and here.speed.speedup.value >= 1 + _NEUTRAL:
             return True
-        agrees = here.speed.speedup.high >= everywhere.speed.speedup.value
-        is_shown = self.pays(here) or (self.pays(everywhere) and agrees)
-        return is_shown and self._looks_faster(setting, best)
+        if self.pays(here):
+            return everywhere.speed.speedup.value >= 1 + self.delta
+        return self._is_supported(here, everywhere.speed.speedup)
+
+    def pays_in_both(self, effect: Comparison, alone: Comparison | None) -> bool:
+        """Whether a setting pays next to others, or by the mean of that and of its gain alone in an earlier launch."""
+        if self.pays(effect) or alone is None:
+            return self.pays(effect)
+        return self._is_supported(effect, mean_within_launches([effect.speed, alone.speed]))
+
+    def _is_supported(self, here: Comparison, mean: Estimate) -> bool:
+        """Whether the mean of several comparisons shows a gain, and the one that counts does not contradict it."""
+        own = here.speed.speedup
+        return mean.low > 1 and own.high >= mean.value and min(own.value, mean.value) >= 1 + self.delta
 
     def _looks_faster(self, setting: Setting, best: Move) -> bool:
         """Whether it gains what is worth having in the best combination and over all pairs, by the estimates alone."""

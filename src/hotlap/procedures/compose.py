@@ -272,15 +272,15 @@ def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequ
     firsts = [it[0] for it in seen.values()]
     worth = _worth_combining(trials, firsts)
     if len(worth) > 1:
-        gained = [it.setting for it in firsts if it.comparison is not None and it.comparison.speed.speedup.low > 1]
-        together = combine(trials, draft, base, [it.setting for it in worth], gained)
+        alone = {it.setting: it.comparison for it in worth if it.comparison is not None}
+        together = combine(trials, draft, base, [it.setting for it in worth], alone)
         if together is not None:
             return together
     best = max(worth, key=lambda it: it.gain or 0.0, default=None)
     if best is None or best.comparison is None:
         return None
-    alone, lever = best.comparison, best.setting.lever
-    return Combination(Move(settings=(best.setting,)), _is_shown(alone, trials.options.delta), parts={lever: alone})
+    own, lever = best.comparison, best.setting.lever
+    return Combination(Move(settings=(best.setting,)), _is_shown(own, trials.options.delta), parts={lever: own})
 
 
 def _worth_combining(trials: Trials, firsts: Sequence[Screened]) -> list[Screened]:
