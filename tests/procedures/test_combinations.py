@@ -14,7 +14,7 @@ from test_one_launch import switchable
 from hotlap.experiment.options import Options
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
-from hotlap.records import Replicate, TurnRequest
+from hotlap.records import Kept, Replicate, Study, TurnRequest
 
 NAMES = ("one", "other", "third")
 SEEDS = range(60)
@@ -54,16 +54,18 @@ def the_same_effect(on: Collection[str]) -> float:
     return 0.02 / (1.2 if {"one", "other"} & set(on) else 1.0)
 
 
+def searched(seconds: Seconds, *, noise: float, names: Collection[str], seed: int) -> tuple[Switching, Study]:
+    """One search of these levers, by an executor that remembers what it launched."""
+    effects = {setting(it): Effect(compute=seconds({it}) / seconds(())) for it in names}
+    executor = Switching(FakeScript(effects=effects), seconds, noise, seed)
+    levers = named(*map(switchable, names))
+    return executor, tune(WORKLOAD, Options(budget_seconds=600.0), executor, levers=levers, clock=executor.clock)
+
+
 def verified(seconds: Seconds, *, noise: float, names: Collection[str] = NAMES) -> Sequence[set[str]]:
     """For each seed, the levers of the first plan that has launches of its own."""
-    found = []
-    for seed in SEEDS:
-        effects = {setting(it): Effect(compute=seconds({it}) / seconds(())) for it in names}
-        executor = Switching(FakeScript(effects=effects), seconds, noise, seed)
-        options = Options(budget_seconds=600.0)
-        tune(WORKLOAD, options, executor, levers=named(*map(switchable, names)), clock=executor.clock)
-        found.append(next(iter(executor.launched), set()))
-    return found
+    made = (searched(seconds, noise=noise, names=names, seed=seed)[0] for seed in SEEDS)
+    return [next(iter(it.launched), set()) for it in made]
 
 
 def share(found: Sequence[set[str]], levers: Collection[str]) -> float:
@@ -100,3 +102,15 @@ def test_levers_that_only_together_are_shown_to_gain_stay_together() -> None:
     two = NAMES[:2]
     assert share(verified(each_gains(0.06, two), noise=0.1, names=two), two) > 0.12
     assert share(verified(each_gains(0.0), noise=0.1, names=two), two) < 0.05
+
+
+def test_a_lever_whose_own_share_was_not_shown_says_so() -> None:
+    two = NAMES[:2]
+    studies = [searched(each_gains(0.06, two), noise=0.1, names=two, seed=seed)[1] for seed in SEEDS]
+    kept = [it.verdict for study in studies for it in study.outcomes if it.together_with]
+    shown = [it for it in kept if isinstance(it, Kept) and it.comparison.within_launch]
+    assert {it.comparison.speed.verdict == "faster" for it in shown} == {True, False}
+    for it in shown:
+        is_faster = it.comparison.speed.verdict == "faster"
+        assert ("Its own share was measured within one launch" in it.reason) == is_faster
+        assert ("its own share was not shown within one launch" in it.reason) != is_faster

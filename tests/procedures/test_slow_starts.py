@@ -203,7 +203,7 @@ def test_what_one_of_two_equal_arms_has_by_chance_is_no_gain() -> None:
     half = Plan(settings=(setting("half"),))
 
     def gain(reference: int, candidate: int) -> float:
-        found = comparison_within_launch(Plan(), half, turns, delta=0.01, arms=(reference, candidate))
+        found = comparison_within_launch(Plan(), half, turns, delta=0.01, arms=([reference], [candidate]))
         return found.speed.speedup.value
 
     assert gain(0, 2) == pytest.approx(1.06**0.5, abs=0.002), "half of it: the mean of both counts"

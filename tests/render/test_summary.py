@@ -212,6 +212,19 @@ def test_a_gain_that_was_not_proved_apart_from_the_others_is_said_to_be() -> Non
     assert [it.gain == "own gain not proved" for it in changes(study)] == [True, False, False]
 
 
+def test_a_gain_whose_interval_reaches_none_is_not_proved() -> None:
+    """A lever may be chosen by the mean of several comparisons, or with others that only together are shown to gain."""
+    first = fakes.FINISHED.outcomes[0]
+    assert isinstance(first.verdict, Kept)
+    speed = msgspec.structs.replace(first.verdict.comparison.speed, verdict="inconclusive")
+    comparison = msgspec.structs.replace(first.verdict.comparison, speed=speed)
+    kept = msgspec.structs.replace(first, verdict=msgspec.structs.replace(first.verdict, comparison=comparison))
+    study = msgspec.structs.replace(fakes.FINISHED, outcomes=(kept, *fakes.FINISHED.outcomes[1:]))
+    words = shown(study).replace("\N{NO-BREAK SPACE}", " ")
+    assert words.count("own gain not proved") == 1
+    assert [it.gain for it in changes(study)].count("own gain not proved") == 1
+
+
 def test_a_long_command_is_broken_as_a_shell_continues_it() -> None:
     lines = command_lines("hotlap run --plan hotlap.toml train.py --name 'a b' --rate 0.1", 30)
     assert lines == ["hotlap run --plan \\", "  hotlap.toml train.py \\", "  --name 'a b' --rate 0.1"]

@@ -95,14 +95,14 @@ def comparison_within_launch(
     turns: Replicate,
     *,
     delta: float,
-    arms: tuple[int | Sequence[int], int | Sequence[int]],
+    arms: tuple[Sequence[int], Sequence[int]],
 ) -> Comparison:
-    """Compare two arms (reference, candidate), or the means of some, of a launch whose arms 0 and 1 are the same.
+    """Compare the means of some arms (reference, candidate) of a single launch whose arms 0 and 1 are the same.
 
     Of these two the mean counts, wherever the first is meant: what one of them has by chance is no gain. Memory is not
     compared: the process has one peak.
     """
-    before, after = (_rounds_within_launch(turns, [it] if isinstance(it, int) else it) for it in arms)
+    before, after = (_rounds_within_launch(turns, it) for it in arms)
     again = speed.repeat_of(before, turns.rounds[BASELINE], turns.rounds[REPEAT])
     found = speed.compare_within_launch(before, again, after, delta=delta)
     return Comparison(baseline=reference, candidate=candidate, speed=found, within_launch=True)

@@ -84,7 +84,7 @@ def combine(
         if is_small:
             return taken.best_of_all(group, idle)
         effects = {it: taken.effect(it, group) for it in group.settings}
-        useless = [it for it in group.settings if not taken.pays_in_both(effects[it], alone.get(it))]
+        useless = [it for it in group.settings if not taken.pays_next_to_others(effects[it], alone.get(it))]
         if not useless:
             return taken.combination(group, idle)
         dropped = _to_drop(useless, effects, {it for it, own in alone.items() if own.speed.speedup.low > 1})
@@ -95,6 +95,12 @@ def combine(
             return taken.combination_within(group, rest, idle)
         group = rest
     return None
+
+
+def shows_gain(comparison: Comparison, delta: float) -> bool:
+    """Whether a launch shows a gain worth having: its whole interval is faster. That is enough for a trial on fresh
+    launches, which alone support a claim."""
+    return comparison.speed.speedup.low > 1 and comparison.speed.speedup.value >= 1 + delta
 
 
 def _all_combinations(group: Move) -> list[Move]:
@@ -196,10 +202,10 @@ class _Taken:
         if self.pays(here) and here.speed.speedup.value >= 1 + _NEUTRAL:
             return True
         if self.pays(here):
-            return everywhere.speed.speedup.value >= 1 + self.delta
-        return self._is_supported(here, everywhere.speed.speedup)
+            return everywhere.value >= 1 + self.delta
+        return self._is_supported(here, everywhere)
 
-    def pays_in_both(self, effect: Comparison, alone: Comparison | None) -> bool:
+    def pays_next_to_others(self, effect: Comparison, alone: Comparison | None) -> bool:
         """Whether a setting pays next to others, or by the mean of that and of its gain alone in an earlier launch."""
         if self.pays(effect) or alone is None:
             return self.pays(effect)
@@ -212,23 +218,19 @@ class _Taken:
 
     def _looks_faster(self, setting: Setting, best: Move) -> bool:
         """Whether it gains what is worth having in the best combination and over all pairs, by the estimates alone."""
-        both = (self.effect(setting, best), self._main_effect(setting))
-        return all(it.speed.speedup.value >= 1 + self.delta for it in both)
+        both = (self.effect(setting, best).speed.speedup, self._main_effect(setting))
+        return all(it.value >= 1 + self.delta for it in both)
 
-    def _main_effect(self, setting: Setting) -> Comparison:
-        """Compare the mean of all combinations without a setting with the mean of those with it, round by round."""
+    def _main_effect(self, setting: Setting) -> Estimate:
+        """How much faster the mean of all combinations with a setting is than that of those without, round by round."""
         with_it = [it for it in self.moves if setting in it.settings]
-        return comparison_within_launch(
-            self.base,
-            plans_of.with_setting(self.base, setting),
-            self.turns,
-            delta=self.delta,
-            arms=([self._arm(_without(it, setting)) for it in with_it], [self._arm(it) for it in with_it]),
-        )
+        arms = [self._arm(_without(it, setting)) for it in with_it], [self._arm(it) for it in with_it]
+        plan = plans_of.with_setting(self.base, setting)
+        return comparison_within_launch(self.base, plan, self.turns, delta=self.delta, arms=arms).speed.speedup
 
     def pays(self, comparison: Comparison) -> bool:
-        """Whether a launch shows a gain worth having of a setting: its whole interval is faster."""
-        return comparison.speed.speedup.low > 1 and comparison.speed.speedup.value >= 1 + self.delta
+        """Whether the launch shows a gain worth having."""
+        return shows_gain(comparison, self.delta)
 
     def _added(self, setting: Setting, move: Move, group: Move) -> Comparison:
         wanted = {*move.settings, setting}
@@ -240,7 +242,7 @@ class _Taken:
             plans_of.with_move(self.base, candidate),
             self.turns,
             delta=self.delta,
-            arms=(self._arm(reference), self._arm(candidate)),
+            arms=([self._arm(reference)], [self._arm(candidate)]),
         )
 
     def _arm(self, move: Move) -> int:

@@ -21,7 +21,7 @@ from hotlap.experiment.failures import Failure
 from hotlap.experiment.findings import precedence
 from hotlap.experiment.trials import Trials
 from hotlap.measure.speed import upper_end_within_launch
-from hotlap.procedures.combine import FEW, Combination, combine
+from hotlap.procedures.combine import FEW, Combination, combine, shows_gain
 from hotlap.procedures.prospects import Prospect
 from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, can_switch, screen, screen_one
 from hotlap.procedures.verdicts import no_gain_within_launch
@@ -280,7 +280,7 @@ def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequ
     if best is None or best.comparison is None:
         return None
     own, lever = best.comparison, best.setting.lever
-    return Combination(Move(settings=(best.setting,)), _is_shown(own, trials.options.delta), parts={lever: own})
+    return Combination(Move(settings=(best.setting,)), shows_gain(own, trials.options.delta), parts={lever: own})
 
 
 def _worth_combining(trials: Trials, firsts: Sequence[Screened]) -> list[Screened]:
@@ -288,12 +288,8 @@ def _worth_combining(trials: Trials, firsts: Sequence[Screened]) -> list[Screene
 
     Where the script starts slowly, that is not worth it for those that promise little next to one that is shown.
     """
-    shown = [it for it in firsts if _is_shown(it.comparison, trials.options.delta)]
+    delta = trials.options.delta
+    shown = [it for it in firsts if it.comparison is not None and shows_gain(it.comparison, delta)]
     if not shown or not trials.starts_slowly:
         return list(firsts)
     return [it for it in firsts if it in shown or (it.gain or 0.0) >= WORTH_SLOW_STARTS]
-
-
-def _is_shown(whole: Comparison | None, delta: float) -> bool:
-    """Whether a launch shows a gain worth having: enough for a trial on fresh launches, which alone support a claim."""
-    return whole is not None and whole.speed.speedup.low > 1 and whole.speed.speedup.value >= 1 + delta

@@ -325,7 +325,7 @@ def _screened(
     comparison, gain = None, trials.options.goal.seen(turns, arm)
     if screening.one_launch and len(turns.rounds[arm]) > 1:
         candidate, delta = plans_of.with_setting(incumbent, setting), trials.options.delta
-        comparison = comparison_within_launch(incumbent, candidate, turns, delta=delta, arms=(0, arm))
+        comparison = comparison_within_launch(incumbent, candidate, turns, delta=delta, arms=([0], [arm]))
         gain = comparison.speed.speedup.value
     return Screened(
         setting,

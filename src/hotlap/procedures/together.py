@@ -303,6 +303,8 @@ def _where_from(part: Part, own: Comparison | None, others: tuple[str, ...]) -> 
         return f"Verified together with {names}; {first}."
     if own is None:
         return f"Verified together with {names}; what it gives by itself was not measured."
+    if own.within_launch and own.speed.verdict != "faster":
+        return f"Verified together with {names}; its own share was not shown within one launch."
     if own.within_launch:
         return f"Its own share was measured within one launch, the whole over fresh launches, together with {names}."
     if own.speed.verdict == "faster":

@@ -40,8 +40,6 @@ from hotlap.wording import ending_text
 
 COLOURS: dict[Tone, str] = {"good": "green", "neutral": "default", "bad": "red"}
 MARKS: dict[Tone, tuple[str, str]] = {"good": ("✓", "+"), "neutral": ("·", "-"), "bad": ("✗", "x")}
-OWN_GAIN_NOT_PROVED = "own gain not proved"
-"""Of a lever that was verified with others only."""
 NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 _INDENT = 5
 _GAP = 2
@@ -88,6 +86,14 @@ def tried_rows(
     """The tried levers, in the order of their trials."""
     tried = [it for it in outcomes if not isinstance(it.verdict, Skipped)]
     return tuple(row(it, _step_seconds(it, outcomes, account), details.get(it.lever, "")) for it in tried)
+
+
+def own_gain(comparison: Comparison | None) -> str:
+    """``1.23x (1.10 to 1.38)`` of a kept lever; not proved where there is no comparison, or one that shows no gain."""
+    if comparison is None or comparison.speed.verdict != "faster":
+        return "own gain not proved"
+    speedup = comparison.speed.speedup
+    return f"{text.ratio(speedup.value)} ({text.interval(speedup)})"
 
 
 def kept_words(outcomes: Sequence[Outcome]) -> str:

@@ -13,7 +13,7 @@ from hotlap.render.cost import cost_sentences
 from hotlap.render.headline import headline
 from hotlap.render.isolation import study_warnings
 from hotlap.render.kinds.api import presenter_of
-from hotlap.render.lever_table import OWN_GAIN_NOT_PROVED
+from hotlap.render.lever_table import own_gain
 from hotlap.render.presentable import presentable
 from hotlap.render.sections.next import commands_of
 from hotlap.render.step_times import step_times
@@ -70,20 +70,14 @@ def _changed(study: Study, gained: Comparison | None) -> Iterator[Row]:
         return
     gains = {it.setting: own_comparison(it) for it in study.outcomes if isinstance(it.verdict, Kept)}
     with_gains = len(settings) > 1 and gained is not None and is_speed(study.objective)
-    items = tuple(_setting(it) + (_gain(gains.get(it)) if with_gains else "") for it in settings)
+    words = {it: "  " + own_gain(gains.get(it)).replace(" ", NO_BREAK) for it in settings} if with_gains else {}
+    items = tuple(_setting(it) + words.get(it, "") for it in settings)
     yield Row(label, items, is_list=True, most=8, least=3)
 
 
 def _setting(it: Setting) -> str:
     values = text.setting_values(it)
     return f"{text.one_line(it.lever)}: {values}" if values else text.one_line(it.lever)
-
-
-def _gain(comparison: Comparison | None) -> str:
-    if comparison is None:
-        return "  " + OWN_GAIN_NOT_PROVED.replace(" ", NO_BREAK)
-    speedup = comparison.speed.speedup
-    return "  " + f"{text.ratio(speedup.value)} ({text.interval(speedup)})".replace(" ", NO_BREAK)
 
 
 def _step(study: Study, gained: Comparison | None) -> Iterator[Row]:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotlap.gain import claimed, own_comparison
+from hotlap.objective import is_speed
 from hotlap.records import Kept, Outcome, Setting, Study, Value
 from hotlap.render import text
 from hotlap.render.blocks import Fact
 from hotlap.render.html.parts import Command
 from hotlap.render.kinds.api import presenter_of
-from hotlap.render.lever_table import OWN_GAIN_NOT_PROVED, kept_words
+from hotlap.render.lever_table import kept_words, own_gain
 from hotlap.render.material import Material
 from hotlap.render.quality import quality_phrase, quality_question
 from hotlap.render.step_times import StepTimes, step_times
@@ -29,7 +30,7 @@ class Change:
 
 def changes(study: Study) -> tuple[Change, ...]:
     """What the plan changes: a line for each setting."""
-    gains = {it.lever: _gain(it) for it in study.outcomes}
+    gains = {it.lever: _gain(study, it) for it in study.outcomes}
     return tuple(Change(_as_code(it), gains.get(it.lever, "")) for it in study.plan.settings)
 
 
@@ -50,16 +51,13 @@ def _literal(value: Value) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
-def _gain(outcome: Outcome) -> str:
+def _gain(study: Study, outcome: Outcome) -> str:
+    """What a lever gains; where the search was for something else than speed, only if it gains speed too."""
     if not isinstance(outcome.verdict, Kept):
         return ""
     comparison = own_comparison(outcome)
-    if comparison is None:
-        return OWN_GAIN_NOT_PROVED
-    if comparison.speed.verdict != "faster":
-        return ""
-    speedup = comparison.speed.speedup
-    return f"{text.ratio(speedup.value)} ({text.interval(speedup)})"
+    is_faster = comparison is not None and comparison.speed.verdict == "faster"
+    return own_gain(comparison) if is_faster or is_speed(study.objective) else ""
 
 
 def facts(study: Study) -> Iterator[Fact]:
