@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -88,4 +89,4 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def command_line(module: str) -> str:
     """The command that is running, for the record."""
-    return " ".join(["python -m", module, *sys.argv[1:]])
+    return shlex.join(["python", "-m", module, *sys.argv[1:]])
