@@ -16,8 +16,9 @@ from fake_script import Effect, FakeExecutor, FakeScript, Interrupt
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from bench.crossover.__main__ import Row, measure, text_of, welch
+from bench.crossover.__main__ import Row, earlier, measure, text_of, welch
 from bench.pieces import KeptAnswers, TimeIsUp
+from bench.report import write
 
 from hotlap.levers.api import Lever
 from hotlap.levers.support.switching import Switch
@@ -72,9 +73,9 @@ def test_what_a_switch_measures_otherwise_is_found() -> None:
     assert found["half"].apart.low < 1 < found["half"].apart.high
     assert found["step"].apart.value == pytest.approx(1.2, rel=0.03)
     assert "It crashed" in found["broken"].trouble
-    text = text_of(rows, 5)
+    text = text_of(rows)
     assert "disagree beyond noise (5 %, Holm's procedure over 3 settings) for 1: step of bert." in text
-    assert "| bert | broken | It crashed" in text
+    assert "| bert |  | broken | It crashed" in text
 
 
 def test_it_goes_on_after_what_is_stored(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_what_is_not_measured_yet_is_said(tmp_path: Path) -> None:
     troubles = {it.setting: it.trouble for it in found.rows}
     assert troubles["half"] == "Not measured yet: 3 of 3 launches that switch, 0 of 3 of its own."
     assert "crashed" in troubles["broken"]
-    text = text_of(found.rows, 3, ["bert"])
+    text = text_of(found.rows, ["bert"])
     assert text.startswith("Not finished: bert.") and "Not measured yet" in text
     further = FakeExecutor(script(), interrupt=Interrupt(3, TimeIsUp))
     part = measure("bert", 3, KeptAnswers(further, tmp_path), LEVERS)
@@ -125,11 +126,28 @@ def ratio(low: float, high: float) -> Estimate:
 
 def test_the_table_has_both_ratios_and_their_ratio() -> None:
     rows = [
-        Row("bert", "one", ratio(1.1, 1.3), ratio(1.2, 1.4), ratio(0.8, 1.1), 0.5),
+        Row("bert", "one", ratio(1.1, 1.3), ratio(1.2, 1.4), ratio(0.8, 1.1), 0.5, base="below", launches=3),
         Row("gpt", "three", trouble="It crashed."),
     ]
-    text = text_of(rows, 3)
-    assert "| bert | one | 1.200x (1.100 to 1.300) | 1.300x (1.200 to 1.400) | 0.950x (0.800 to 1.100) |" in text
-    assert "| gpt | three | It crashed. |" in text
+    text = text_of(rows)
+    ratios = "1.200x (1.100 to 1.300) | 1.300x (1.200 to 1.400) | 0.950x (0.800 to 1.100)"
+    assert f"| bert | below | one | 3 | {ratios} | unknown |" in text
+    assert "| gpt |  | three | It crashed. |" in text
     assert "for 0." in text
-    assert "No setting was measured both ways." in text_of(rows[1:], 3)
+    assert "No setting was measured both ways." in text_of(rows[1:])
+
+
+def test_everything_is_measured_on_top_of_a_lever() -> None:
+    executor = Biased(script())
+    found = by_setting(measure("bert", 2, executor, LEVERS, base="launched").rows)
+    assert {it.base for it in found.values()} == {"launched"}
+    assert found["half"].over.value == pytest.approx(20 / 13, rel=0.05)
+    assert all(b"launched" in it for it in executor.requests if b"half" in it)
+
+
+def test_rows_of_other_examples_stay(tmp_path: Path) -> None:
+    kept = Row("gpt", "one", ratio(1.1, 1.3), ratio(1.2, 1.4), ratio(0.8, 1.1), 0.5, launches=3, machine="elsewhere")
+    write(tmp_path / "out", title="", command="", text="", data=msgspec.to_builtins([kept]))
+    assert earlier(tmp_path / "out") == [kept]
+    assert earlier(tmp_path / "none") == []
+    assert "- gpt: elsewhere." in text_of([kept])
