@@ -55,8 +55,9 @@ def test_what_is_left_is_not_measured_again_where_dropped_levers_changed_nothing
         setting("half"): Effect(compute=0.5),
         setting("step"): Effect(optimizer=0.2),
         setting("feed"): Effect(data=0.3),
+        setting("little"): Effect(optimizer=0.92),
     }
-    names = ("half", "step", "feed", "idle")
+    names = ("half", "step", "feed", "little")
     study, executor = search(FakeScript(effects=effects, optimizer=0.004, **QUIET), *map(switchable, names))
     assert chosen(study) == {"half", "step", "feed"}
     assert [len(it.arms) for it in shared(executor)] == [6, 7], "each by itself, and all with those that lack one"

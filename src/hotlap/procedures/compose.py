@@ -172,9 +172,7 @@ def _one_on_top_of_another(
     measurement is not worth another launch are not measured again, nor are those whose bound in the run of the chosen
     one is too small for one launch to show.
     """
-    far = (1 + trials.options.delta) * (1 + noise)
-    if trials.starts_slowly:
-        far = max(far, WORTH_SLOW_STARTS)
+    far = beyond_noise(trials, noise)
     parts: list[Part] = []
     left: Hopeful = {}
     waiting = dict(hopeful)
@@ -191,7 +189,7 @@ def _one_on_top_of_another(
         best = {
             name: (it[0].setting,)
             for name, it in waiting.items()
-            if name in possible and _may_gain(it[0], freed, trials.options.delta)
+            if name in possible and may_gain(it[0], freed, trials.options.delta)
         }
         others = [replace(it, settings=best[it.lever.name]) for it in prospects if it.lever.name in best]
         rest = {name: it for name, it in waiting.items() if name not in best}
@@ -200,12 +198,18 @@ def _one_on_top_of_another(
     return parts, {**left, **waiting}
 
 
+def beyond_noise(trials: Trials, noise: float) -> float:
+    """The gain in one replicate that is more than noise, and worth the launches of a script that starts slowly."""
+    far = (1 + trials.options.delta) * (1 + noise)
+    return max(far, WORTH_SLOW_STARTS) if trials.starts_slowly else far
+
+
 def _possible(prospects: Sequence[Prospect], far: float) -> set[str]:
     """The names of those whose bound, if there is one, is large enough for one launch to show."""
     return {it.lever.name for it in prospects if it.bound is None or it.bound >= far}
 
 
-def _may_gain(first: Screened, freed: float, delta: float) -> bool:
+def may_gain(first: Screened, freed: float, delta: float) -> bool:
     """Whether a lever may be worth having on top of one that gains ``freed``, in a step that much shorter."""
     return first.gain is None or (first.gain - 1) * freed >= delta
 
@@ -286,10 +290,14 @@ def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequ
 def _worth_combining(trials: Trials, firsts: Sequence[Screened]) -> list[Screened]:
     """The levers for another launch.
 
-    Where the script starts slowly, that is not worth it for those that promise little next to one that is shown.
+    Next to two that are shown, it is not worth it for those that gained nothing: these make its rounds longer, and are
+    left to be tried on top of what is chosen. Where the script starts slowly, so it is next to one that is shown for
+    those that promise little.
     """
     delta = trials.options.delta
     shown = [it for it in firsts if it.comparison is not None and shows_gain(it.comparison, delta)]
-    if not shown or not trials.starts_slowly:
-        return list(firsts)
-    return [it for it in firsts if it in shown or (it.gain or 0.0) >= WORTH_SLOW_STARTS]
+    if shown and trials.starts_slowly:
+        return [it for it in firsts if it in shown or (it.gain or 0.0) >= WORTH_SLOW_STARTS]
+    if len(shown) > 1:
+        return [it for it in firsts if it in shown or (it.gain or 0.0) >= 1 + delta]
+    return list(firsts)

@@ -176,7 +176,10 @@ class Ladder:
         return gain * grown * (1 + USUAL_LAUNCH_NOISE) >= 1 + goal.delta
 
     def _was_next_to_the_plan(self, name: str) -> bool:
-        """Whether the lever was last compared on top of exactly this plan."""
+        """Whether the lever was last measured on top of exactly this plan."""
+        measured = self._draft.first_gain_of(name)
+        if measured is not None and set(measured[1].settings) == set(self._plan.settings):
+            return True
         verdict = self._verdict_of(name)
         if not isinstance(verdict, NoGain) or verdict.comparison is None:
             return False

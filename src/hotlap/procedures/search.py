@@ -49,6 +49,7 @@ from hotlap.procedures.budget import (
 from hotlap.procedures.compose import compose, plan_of, switched_promise_more
 from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
+from hotlap.procedures.on_top import with_the_best_on_top
 from hotlap.procedures.prospects import Prospect, prospects_of
 from hotlap.procedures.screen import Hopeful, Screened, by_gain, noise_of_a_replicate
 from hotlap.procedures.strategies import choose_strategies
@@ -275,6 +276,7 @@ class Search(Ladder):
         if not found.parts:
             self._situation = self._baseline_situation
             return found.left
+        found = with_the_best_on_top(self._trials, self._draft, self._prover, found, prospects, noise)
         self._trials.reserve_seconds = 0.0  # the verification follows, for which it was reserved
         rest = settling_forecast(self._trials, self._prover, found.parts)
         self._draft.plan_ahead("verification", rest.then(*self._profile_of_plan(plan_of(found.parts))))

@@ -1,0 +1,85 @@
+"""Levers that need a process of their own are measured again on top of those that a process can switch."""
+
+from __future__ import annotations
+
+import pytest
+from fake_levers import lever
+from fake_script import Effect, FakeScript
+from test_together import QUIET, chosen, kept, outcomes, search, switchable
+
+from hotlap.plan import setting
+from hotlap.records import NoGain, Plan, TurnRequest
+
+
+class Growing(FakeScript):
+    """The memory that a lever keeps matters little, until another lever allocates more of it."""
+
+    def phases(self, plan: Plan, *, replay: bool = False) -> dict[str, float]:
+        seconds = super().phases(plan, replay=replay)
+        names = {it.lever for it in plan.settings}
+        if "keep" in names:
+            seconds["compute"] *= 0.75 if "half" in names else 0.985
+        return seconds
+
+
+HALF = {setting("half"): Effect(compute=0.6)}
+STEP = {setting("step"): Effect(optimizer=0.1)}
+
+
+def names_of(request: TurnRequest) -> list[set[str]]:
+    return [{it.lever for it in arm.plan.settings} for arm in request.arms]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_matters_more_next_to_the_others_is_verified_together_with_them(seed: int) -> None:
+    script = Growing(effects={**HALF, **STEP}, optimizer=0.004, **QUIET)
+    levers = (switchable("half"), switchable("step"), lever("keep", proof="exact"))
+    study, executor = search(script, *levers, seed=seed)
+    assert chosen(study) == {"half", "step", "keep"}
+    assert all(it.arms[2].plan == study.plan for it in executor.fresh()), "no lever had a trial of its own"
+    own = kept(study, "keep").comparison
+    assert own.speed.speedup.value == pytest.approx(script.speedup(study.plan) / script.speedup(own.baseline), rel=0.03)
+
+
+@pytest.mark.parametrize("budget_seconds", [180.0, 200.0, 260.0])
+def test_it_takes_no_time_from_the_proof_of_what_was_chosen(budget_seconds: float) -> None:
+    script = Growing(effects={**HALF, **STEP}, optimizer=0.004, **QUIET)
+    levers = (
+        switchable("half"),
+        switchable("step"),
+        *(lever(it, proof="exact") for it in ("keep", "idle", "odd", "no")),
+    )
+    study, executor = search(script, *levers, budget_seconds=budget_seconds)
+    assert study.verification is not None and chosen(study) >= {"half", "step"}
+    assert ("keep" in chosen(study)) == (budget_seconds > 200)
+    before = executor.replicates[: executor.replicates.index(executor.fresh()[0])]
+    on_top = [it for it in before if names_of(it)[0] == {"half", "step"}]
+    assert len(on_top) == (budget_seconds > 200), "one replicate, with as many levers as fit"
+
+
+def test_what_adds_nothing_stays_out_and_is_not_measured_on_top_again() -> None:
+    script = FakeScript(effects={**HALF, **STEP}, optimizer=0.004, **QUIET)
+    levers = (switchable("half"), switchable("step"), lever("idle", proof="exact"))
+    study, executor = search(script, *levers)
+    assert chosen(study) == {"half", "step"}
+    assert isinstance(outcomes(study)["idle"].verdict, NoGain)
+    on_top = [it for it in executor.replicates if {"half", "step", "idle"} in names_of(it)]
+    assert len(on_top) <= 2, "once before the plan was proved; a second time only if it looked promising"
+
+
+def test_a_script_that_starts_slowly_pays_for_that_only_where_a_gain_is_likely() -> None:
+    slow = {"startup_seconds": 60.0, **QUIET}
+    levers = (switchable("half"), switchable("step"), lever("keep", proof="exact"))
+    _, executor = search(Growing(effects={**HALF, **STEP}, optimizer=0.004, **slow), *levers)
+    before = executor.replicates[: executor.replicates.index(executor.fresh()[0])]
+    assert not any({"half", "step", "keep"} in names_of(it) for it in before)
+
+
+def test_levers_that_gained_nothing_do_not_lengthen_the_launch_that_combines_two_that_did() -> None:
+    effects = {**HALF, **STEP, setting("slower"): Effect(compute=1.015), setting("odd"): Effect(compute=1.015)}
+    script = FakeScript(effects=effects, optimizer=0.004, **QUIET)
+    study, executor = search(script, *map(switchable, ("half", "step", "slower", "odd")))
+    alone, together = [it for it in executor.replicates if it.one_launch][:2]
+    assert {"slower"} in names_of(alone)
+    assert set().union(*names_of(together)) == {"half", "step"} and len(together.arms) == 5
+    assert chosen(study) == {"half", "step"}
