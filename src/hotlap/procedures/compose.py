@@ -149,7 +149,7 @@ def _switched(
         if together is not None:
             seconds = (trials.spent_seconds - before) / len(switched)
             return _chosen(trials, draft, together, _seen_in(together, switched, seconds))
-    found = screen(trials, draft, base, switched, noise=noise, again=True)
+    found = screen(trials, draft, base, switched, noise=noise, again=True, to_combine=len(switched) > 1)
     return _combined(trials, draft, base, found)
 
 

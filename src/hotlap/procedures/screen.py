@@ -129,6 +129,7 @@ def screen(
     again: bool = False,
     used: Mapping[str, float] = NOTHING_USED,
     in_breadth: bool = False,
+    to_combine: bool = False,
 ) -> dict[str, list[Screened]]:
     """The promising settings of each prospect, best first, in order of the prospects' best settings.
 
@@ -138,6 +139,7 @@ def screen(
     (``again``), or the objective has limits: a replicate that shows one exceeded saves a whole trial. ``in_breadth``
     measures the most promising setting of each prospect first. Where the script starts slowly, the other settings of a
     prospect are measured only if that one gains more than noise explains, fails, or could not be measured.
+    ``to_combine``: what a process can switch is combined in another launch, for which as much time is left if possible.
     """
     goal, quick = trials.options.goal, trials.options.quick
     wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
@@ -148,7 +150,8 @@ def screen(
     switchable = {setting for it in prospects for setting in it.settings if can_switch(it.lever, setting)}
     firsts = {it.settings[0] for it in prospects}
     at_first = [it for it in wanted if it in switchable or it in firsts or not trials.starts_slowly]
-    seen, failures = _measure(trials, draft, incumbent, at_first, switchable)
+    launches = 2 if to_combine else 1
+    seen, failures = _measure(trials, draft, incumbent, at_first, switchable, launches)
     promising = {one for it in prospects if _may_gain(seen.get(it.settings[0]), goal.delta) for one in it.settings}
     rest = [it for it in wanted if it in promising and it not in at_first]
     more, failed = _measure(trials, draft, incumbent, rest, switchable)
@@ -231,9 +234,9 @@ def can_switch(lever: Lever, setting: Setting) -> bool:
     return lever.switch is not None and not lever.environment(setting)
 
 
-def affordable_screening(trials: Trials, possible: Iterable[Screening]) -> Screening | None:
-    """The first screening that the time allows; None if it allows none."""
-    return next((it for it in possible if trials.fits(_price(trials, it))), None)
+def affordable_screening(trials: Trials, possible: Iterable[Screening], launches: int = 1) -> Screening | None:
+    """The first screening that the time allows so many times; None if it allows none."""
+    return next((it for it in possible if trials.fits(launches * _price(trials, it))), None)
 
 
 def _price(trials: Trials, screening: Screening) -> float:
@@ -244,12 +247,14 @@ def _price(trials: Trials, screening: Screening) -> float:
 
 
 def screenings(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Screening]:
-    """The possible screenings with a launch for each setting: at as many as run at the same time, else at fewer, else a
-    shorter one."""
-    for rounds, shape in _lengths(trials):
+    """The possible screenings with a launch for each setting: at as many as run at the same time, also if they must be
+    shorter, since others need another launch of the current plan; else at fewer; the shortest of all last."""
+    *usual, shortest = _lengths(trials)
+    for lengths in (usual, [shortest]):
         for settings in range(min(len(waiting), max(1, trials.arms_at_once - 1)), 0, -1):
             arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in waiting[:settings])]
-            yield Screening(settings, rounds, shape, trials.costs.of_replicate(arms, rounds, shape))
+            for rounds, shape in lengths:
+                yield Screening(settings, rounds, shape, trials.costs.of_replicate(arms, rounds, shape))
 
 
 def screenings_in_one_launch(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Screening]:
@@ -280,18 +285,24 @@ def _shorter(shape: Shape, part: float) -> Shape:
 
 
 def _measure(
-    trials: Trials, draft: StudyDraft, incumbent: Plan, wanted: Sequence[Setting], switchable: Collection[Setting]
+    trials: Trials,
+    draft: StudyDraft,
+    incumbent: Plan,
+    wanted: Sequence[Setting],
+    switchable: Collection[Setting],
+    launches: int = 1,
 ) -> tuple[dict[Setting, Screened], dict[Setting, Failure]]:
     """Screen settings: one launch for all that a process can switch, and a replicate for as many others as run at the
     same time.
 
-    What fails is removed and the rest measured again. What the budget does not allow remains unscreened.
+    What fails is removed and the rest measured again. What the budget does not allow remains unscreened. A launch that
+    switches is as short as leaves time for so many ``launches`` like it, if one is.
     """
     seen: dict[Setting, Screened] = {}
     failures: dict[Setting, Failure] = {}
     waiting = list(wanted)
     while waiting:
-        screening, group = _next_screening(trials, incumbent, waiting, switchable)
+        screening, group = _next_screening(trials, incumbent, waiting, switchable, launches)
         if screening is None:
             seen.update((it, Screened(it)) for it in waiting)
             break
@@ -341,13 +352,14 @@ def _screened(
 
 
 def _next_screening(
-    trials: Trials, incumbent: Plan, waiting: Sequence[Setting], switchable: Collection[Setting]
+    trials: Trials, incumbent: Plan, waiting: Sequence[Setting], switchable: Collection[Setting], launches: int
 ) -> tuple[Screening | None, Sequence[Setting]]:
     """The next screening, and its settings. A process that switches cannot measure memory: its peak is that of all."""
     together = [it for it in waiting if it in switchable]
     if together and trials.options.goal.is_of_speed:
         for count in range(len(together), 0, -1):  # as many as the time allows, the most promising ones
-            screening = affordable_screening(trials, screenings_in_one_launch(trials, incumbent, together[:count]))
+            possible = tuple(screenings_in_one_launch(trials, incumbent, together[:count]))
+            screening = affordable_screening(trials, possible, launches) or affordable_screening(trials, possible)
             if screening is not None:
                 return screening, together[:count]
     screening = affordable_screening(trials, screenings(trials, incumbent, waiting))
