@@ -53,7 +53,7 @@ _SEED = " with seed "
 _NEAR_EPOCHS = 4
 """How many times longer than usual runs may be, to see an evaluation at the end of an epoch."""
 
-_ONLY_FOR_NOISE = frozenset({"again", "nudged"})
+_ONLY_FOR_NOISE = frozenset({"again", "nudged", "reseeded"})
 """The runs of a rounding proof that only widen its limit."""
 
 _COARSEST_FIRST = ("float8_e4m3fn", "bfloat16", "float16")

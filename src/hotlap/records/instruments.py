@@ -52,7 +52,8 @@ class WatchNumbers(Record, frozen=True, kw_only=True, tag="watch-numbers"):
 
 
 class AlignRandomness(Record, frozen=True, kw_only=True, tag="align-randomness"):
-    """Compiled code draws the same random numbers as eager code, and the invariants of each step are recorded."""
+    """Compiled code draws the same random numbers as eager code, and a fetch of the same samples the same in whatever
+    process; the invariants of each step are recorded."""
 
 
 class WithoutDropout(Record, frozen=True, kw_only=True, tag="without-dropout"):

@@ -31,8 +31,8 @@ the data set has a `set_epoch` method, whose calls they would not see.
 ## What is proved
 `exact`: the same samples in the same batches, and losses that agree to the last bit. If fetching draws random numbers
 (augmentation), each worker has its own stream, so every sample is augmented differently, although from the same
-distribution: the proof is then that of `rounding`, compared with runs with other seeds. With fewer threads sums are
-added in another order, and the proof is `rounding` too.
+distribution: the proof is then `rounding`, in launches where the same samples are augmented alike, whoever fetches
+them. With fewer threads sums are added in another order, and the proof is `rounding` too.
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakSet
 
 from hotlap.records import ReseedAugmentation
 from hotlap.runtime import randomness
+from hotlap.runtime.aligned_fetches import align
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.instruments.api import Place
 
@@ -13,19 +15,21 @@ from hotlap.runtime.instruments.api import Place
 def install(place: Place, asked: ReseedAugmentation) -> None:
     """Draw what the data pipeline draws from another stream, while the sampler and the weights keep theirs.
 
-    Workers derive their seeds from the iterator's base seed, which is shifted. In the main process the generators are
-    exchanged around each fetch but the first of an iterator, in which the sampler draws its own seed.
+    Fetches are aligned by this seed. What is not aligned, workers derive from the iterator's base seed, which is
+    shifted; in the main process the generators are exchanged around each fetch but the first of an iterator, in which
+    the sampler draws its own seed.
     """
     from torch.utils.data import dataloader
 
     hooks, torch, seed = place.hooks, place.hooks.torch, asked.seed
+    align(place, seed)
     dataloader._BaseDataLoaderIter._base_seed = _ShiftedSeed(seed)  # type: ignore[assignment]
-    fetched: set[int] = set()
+    fetched: WeakSet[Any] = WeakSet()
     other: list[tuple[Any, ...]] = []
 
     def fetch(iterator: Any, following: Fetch) -> Any:
-        if id(iterator) not in fetched or iterator._num_workers > 0:
-            fetched.add(id(iterator))
+        if iterator not in fetched or iterator._num_workers > 0:
+            fetched.add(iterator)
             return following()
         own = randomness.states(torch)
         if other:
