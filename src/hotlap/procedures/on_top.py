@@ -69,15 +69,17 @@ def _promising(
 ) -> Sequence[Prospect]:
     """The levers that may be worth having on top, with their best setting, most promising first.
 
-    Those that answer a finding come first, and of these and of the others those that were measured, by their gains.
+    Those that answer a finding come first, and of these and of the others those that were measured, by their gains; of
+    those that were not, first the ones that are made for the fewest causes.
     """
     freed = math.prod(it.comparison.speed.speedup.value for it in found.parts if it.comparison is not None)
     firsts = {name: choices[0] for name, choices in found.left.items()}
     launched = [it for it in split(prospects)[1] if it.lever.name in firsts]
     worth = [it for it in launched if _promises(trials, it.bound, firsts[it.lever.name], freed, noise)]
 
-    def order(it: Prospect) -> tuple[bool, float]:
-        return any(precedence(draft.study.findings, it.lever.name)), firsts[it.lever.name].gain or 0.0
+    def order(it: Prospect) -> tuple[bool, float, int]:
+        answers = any(precedence(draft.study.findings, it.lever.name))
+        return answers, firsts[it.lever.name].gain or 0.0, -len(it.lever.addresses)
 
     return [replace(it, settings=(firsts[it.lever.name].setting,)) for it in sorted(worth, key=order, reverse=True)]
 
