@@ -107,3 +107,21 @@ def test_the_launch_of_each_by_itself_leaves_time_to_combine_them() -> None:
             alone, together = (it.rounds * it.block_seconds for it in shared[:2])
             lengths.append(together / alone)
     assert len(lengths) > 5 and min(lengths) >= 0.5, lengths
+
+
+class Slight(Growing):
+    """What it keeps gains some 6 % next to the other lever: noise of one replicate may explain that."""
+
+    def phases(self, plan: Plan, *, replay: bool = False) -> dict[str, float]:
+        seconds = FakeScript.phases(self, plan, replay=replay)
+        if {"keep", "half"} <= {it.lever for it in plan.settings}:
+            seconds["compute"] *= 0.9
+        return seconds
+
+
+def test_a_gain_that_noise_may_explain_is_measured_twice() -> None:
+    script = Slight(effects={**HALF, **STEP}, optimizer=0.004, **QUIET)
+    study, executor = search(script, switchable("half"), switchable("step"), lever("keep", proof="exact"))
+    before = executor.replicates[: executor.replicates.index(executor.fresh()[0])]
+    assert sum({"half", "step", "keep"} in names_of(it) for it in before) == 2
+    assert chosen(study) == {"half", "step", "keep"}
