@@ -125,3 +125,36 @@ def test_a_gain_that_noise_may_explain_is_measured_twice() -> None:
     before = executor.replicates[: executor.replicates.index(executor.fresh()[0])]
     assert sum({"half", "step", "keep"} in names_of(it) for it in before) == 2
     assert chosen(study) == {"half", "step", "keep"}
+
+
+@pytest.mark.parametrize("budget_seconds", [260.0, 1200.0])
+def test_what_starts_slowly_and_answers_nothing_waits_only_where_time_is_short(budget_seconds: float) -> None:
+    effects = {**HALF, **STEP, setting("compile"): Effect(compute=0.9, startup_seconds=20.0)}
+    script = FakeScript(effects=effects, optimizer=0.004, **QUIET)
+    slow = replace(switchable("compile"), starts_slowly=True)
+    study, executor = search(script, switchable("half"), switchable("step"), slow, budget_seconds=budget_seconds)
+    before = executor.replicates[: executor.replicates.index(executor.fresh()[0])]
+    assert any({"compile"} <= it for one in before for it in names_of(one)) == (budget_seconds > 1000)
+    assert study.verification is not None and chosen(study) >= {"half", "step"}
+    assert outcomes(study)["compile"].verdict is not None
+
+
+class Either(FakeScript):
+    """Each of two levers keeps memory that another lever needs, and both together keep no more."""
+
+    def phases(self, plan: Plan, *, replay: bool = False) -> dict[str, float]:
+        seconds = super().phases(plan, replay=replay)
+        names = {it.lever for it in plan.settings}
+        if "half" in names and {"keep", "pages"} & names:
+            seconds["compute"] *= 0.8
+        return seconds
+
+
+def test_of_two_that_answer_one_cause_the_better_one_is_chosen_and_another_cause_has_its_own() -> None:
+    script = Either(effects={**HALF, **STEP, setting("feed"): Effect(data=0.7)}, optimizer=0.004, **QUIET)
+    own = (replace(lever(it, proof="exact"), addresses=("page-faults",)) for it in ("keep", "pages"))
+    feed = replace(lever("feed", proof="exact"), addresses=("loader-bound",))
+    study, executor = search(script, switchable("half"), switchable("step"), *own, feed)
+    first = {it.lever for it in executor.fresh()[0].arms[2].plan.settings}
+    assert first >= {"half", "step", "feed"} and len(first & {"keep", "pages"}) == 1
+    assert study.verification is not None and study.verification.speed.verdict == "faster"

@@ -24,6 +24,9 @@ RESERVE_MARGIN = 1.15
 ADVICE_MARGIN = 1.3
 """A margin, since costs are estimates, also in the study that follows the advice."""
 
+_AMPLE = 2.0
+"""So many times as much as a search is forecast to take leaves time for levers that start slowly."""
+
 _SCREENED = 3
 _SHARE_FOR_A_SCREENING = 0.5
 _ROUNDED_TO_SECONDS = 10
@@ -98,6 +101,11 @@ def _reserve_for_one_proof(trials: Trials) -> float:
         return 0.0
     least = RESERVE_MARGIN * _least(trials, plans_of.EMPTY, trials.options.budget_seconds)
     return least if least <= _left(trials) else 0.0
+
+
+def is_ample(trials: Trials, seconds: float) -> bool:
+    """Whether what is left of the budget is far more than a search that is forecast to take so many seconds."""
+    return _AMPLE * seconds <= _left(trials)
 
 
 def reserve_for(trials: Trials, prover: Prover, plan: Plan) -> float:

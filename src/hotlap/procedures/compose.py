@@ -78,13 +78,30 @@ def compose(
     *,
     noise: float,
     switched_first: bool = False,
+    later: Sequence[Prospect] = (),
 ) -> Composition:
     """Choose the levers that promise to make the script faster together.
 
     A lever that a launch shows to be useless or harmful is decided in the draft; ``noise`` is the noise of one
     replicate, as a share. ``switched_first``: levers that a process can switch are measured first, but for those that
-    start slowly, and the others only if none of those is promising.
+    start slowly, and the others only if none of those is promising. ``later`` are not measured, and remain open.
     """
+    now = [it for it in prospects if it not in later]
+    if later:
+        after = partial(_only, {it.lever.name for it in now}, after)
+    found = _composed(trials, draft, now, after, noise, switched_first=switched_first)
+    return replace(found, left={**found.left, **_waiting(later)})
+
+
+def _composed(
+    trials: Trials,
+    draft: StudyDraft,
+    prospects: Sequence[Prospect],
+    after: After,
+    noise: float,
+    *,
+    switched_first: bool = False,
+) -> Composition:
     switched, launched = split(prospects)
     if switched_first and switched:
         soon = [it for it in switched if not it.lever.starts_slowly] or switched
@@ -94,7 +111,7 @@ def compose(
             return Composition(tuple(added), {**not_added, **_waiting([*launched, *slow])})
         names = {it.lever.name for it in launched}
         launched_after = partial(_only, names, after)
-        rest = compose(trials, draft, launched, launched_after, noise=noise)
+        rest = _composed(trials, draft, launched, launched_after, noise)
         return Composition(rest.parts, {**rest.left, **not_added, **_waiting(slow)})
     hopeful = screen(trials, draft, plans_of.EMPTY, launched, noise=noise, again=True) if launched else {}
     parts, left = _one_on_top_of_another(trials, draft, launched, hopeful, after, noise)
@@ -124,6 +141,15 @@ def switched_promise_more(prospects: Sequence[Prospect], findings: Sequence[Find
         return True
     known, others = ([it.bound for it in some if it.bound is not None] for some in (switched, launched))
     return max(known, default=1.0) > max(others, default=1.0)
+
+
+def slow_and_not_asked_for(prospects: Sequence[Prospect], findings: Sequence[Finding]) -> list[Prospect]:
+    """The levers that start slowly (they compile) and answer no finding; none if there are no others.
+
+    Where time is short, what they take to start would cost the plan of the others; they are tried on top of it.
+    """
+    slow = [it for it in prospects if it.lever.starts_slowly and not any(precedence(findings, it.lever.name))]
+    return slow if len(slow) < len(prospects) else []
 
 
 def _only(names: Collection[str], after: After, plan: Plan, run: Run) -> Sequence[Prospect]:

@@ -7,19 +7,17 @@ than it did by itself: in half precision a step allocates more tensors, for whic
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hotlap.experiment.draft import StudyDraft
-from hotlap.experiment.failures import Failure
 from hotlap.experiment.findings import precedence
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Trials
-from hotlap.levers.api import Lever
 from hotlap.procedures.budget import RESERVE_MARGIN
 from hotlap.procedures.compose import CLEAR, Composition, Part, beyond_noise, may_gain, plan_of, split
 from hotlap.procedures.prospects import Prospect
-from hotlap.procedures.screen import WORTH_SLOW_STARTS, Screened, affordable_screening, screen, screen_one, screenings
+from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, affordable_screening, screen, screenings
 from hotlap.procedures.verify import LAST_RESORT_ROUNDS, verification_cost
 from hotlap.records import Plan
 
@@ -28,7 +26,7 @@ def with_the_best_on_top(
     trials: Trials, draft: StudyDraft, prover: Prover, found: Composition, prospects: Sequence[Prospect], noise: float
 ) -> Composition:
     """The same levers and, if launches on top of them show its gain, the best of those that need a process of their own
-    and were not chosen.
+    and were not chosen, for each cause that these answer.
 
     The most promising of these levers, as many as fit, have one replicate. It is taken only if the proof and the
     verification of the levers chosen so far still fit after it. ``noise`` is that of one replicate, as a share.
@@ -42,26 +40,32 @@ def with_the_best_on_top(
     screening = affordable_screening(trials, screenings(trials, plan, [it.settings[0] for it in promising]))
     if not promising or screening is None:
         return found
-    taken = promising[: screening.settings]
-    seen = screen(trials, draft, plan, taken, noise=noise, again=True)
-    left = {name: it for name, it in found.left.items() if name not in {one.lever.name for one in taken}} | seen
-    best = next(iter(seen), "")
-    lever = next((it.lever for it in taken if it.lever.name == best), None)
-    if lever is None or not _is_shown(trials, draft, plan, lever, seen[best][0], noise):
-        return Composition(found.parts, left)
-    return Composition((*found.parts, Part(tuple(left.pop(best)))), left)
+    taken = {it.lever.name: it for it in promising[: screening.settings]}
+    seen = screen(trials, draft, plan, list(taken.values()), noise=noise, again=True)
+    shown = _shown(trials, draft, plan, taken, seen, noise)
+    chosen: dict[str, Part] = {}
+    for name, choice in sorted(shown.items(), key=lambda it: it[1].gain or 0.0, reverse=True):
+        if not any(set(taken[name].lever.addresses) & set(taken[it].lever.addresses) for it in chosen):
+            chosen[name] = Part((choice,))
+    left = {name: it for name, it in {**found.left, **seen}.items() if name in seen or name not in taken}
+    return Composition((*found.parts, *chosen.values()), {name: it for name, it in left.items() if name not in chosen})
 
 
-def _is_shown(trials: Trials, draft: StudyDraft, plan: Plan, lever: Lever, first: Screened, noise: float) -> bool:
-    """Whether a replicate shows a gain on top of the plan, or the mean of two where noise may explain that of one: in
-    the verification a lever takes as many launches as the plan."""
+def _shown(
+    trials: Trials, draft: StudyDraft, plan: Plan, taken: Mapping[str, Prospect], seen: Hopeful, noise: float
+) -> dict[str, Screened]:
+    """The levers with a gain on top of the plan: clear in one replicate, or by the mean of two where noise may explain
+    that of one. In the verification a lever may take as many launches as the plan."""
     far = beyond_noise(trials, noise)
-    if first.gain is None or first.gain < far or first.gain >= CLEAR:
-        return first.gain is not None and first.gain >= CLEAR
-    second = screen_one(trials, draft, plan, lever, first.setting)
-    if isinstance(second, Failure) or second.gain is None:
-        return False
-    return math.sqrt(first.gain * second.gain) >= far
+    firsts = {name: choices[0] for name, choices in seen.items() if (choices[0].gain or 0.0) >= far}
+    doubtful = [taken[name] for name, it in firsts.items() if (it.gain or 0.0) < CLEAR]
+    seconds = screen(trials, draft, plan, doubtful, noise=noise, again=True) if doubtful else {}
+    shown = {name: it for name, it in firsts.items() if taken[name] not in doubtful}
+    for name, (second, *_) in seconds.items():
+        gain = math.sqrt((firsts[name].gain or 0.0) * (second.gain or 0.0))
+        if gain >= far:
+            shown[name] = replace(firsts[name], gain=gain)
+    return shown
 
 
 def _promising(

@@ -40,13 +40,14 @@ from hotlap.procedures.budget import (
     RESERVE_MARGIN,
     budget_for_a_proof,
     budget_for_the_rest,
+    is_ample,
     least_reserve_for_first_answer,
     reserve_for_first_answer,
     reserve_while_bounding,
     rounded_up,
     share_for_causes,
 )
-from hotlap.procedures.compose import compose, plan_of, switched_promise_more
+from hotlap.procedures.compose import compose, plan_of, slow_and_not_asked_for, switched_promise_more
 from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.on_top import with_the_best_on_top
@@ -261,17 +262,16 @@ class Search(Ladder):
         noise = noise_of_a_replicate(self._noise)
         expected = forecast(self._trials, self._prover, prospects)
         self._draft.plan_ahead("screening", expected.then(*self._profile_of_plan(plans_of.EMPTY)))
+        is_tight = not is_ample(self._trials, expected.seconds or 0.0)
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)  # no trial comes before the verification
         is_short = not self._trials.fits(expected.parts[0].seconds or 0.0)
         if is_short:
             self._trials.reserve_seconds = least_reserve_for_first_answer(self._trials)
         found = compose(
-            self._trials,
-            self._draft,
-            prospects,
-            self._prospects_after,
+            *(self._trials, self._draft, prospects, self._prospects_after),
             noise=noise,
             switched_first=is_short and switched_promise_more(prospects, self._findings),
+            later=slow_and_not_asked_for(prospects, self._findings) if is_tight else (),
         )
         if not found.parts:
             self._situation = self._baseline_situation
