@@ -15,7 +15,7 @@ from hotlap.experiment.findings import precedence
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Trials
 from hotlap.procedures.budget import RESERVE_MARGIN
-from hotlap.procedures.compose import CLEAR, Composition, Part, beyond_noise, may_gain, plan_of, split
+from hotlap.procedures.compose import Composition, Part, beyond_noise, may_gain, plan_of, split
 from hotlap.procedures.prospects import Prospect
 from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, affordable_screening, screen, screenings
 from hotlap.procedures.verify import LAST_RESORT_ROUNDS, verification_cost
@@ -54,11 +54,11 @@ def with_the_best_on_top(
 def _shown(
     trials: Trials, draft: StudyDraft, plan: Plan, taken: Mapping[str, Prospect], seen: Hopeful, noise: float
 ) -> dict[str, Screened]:
-    """The levers with a gain on top of the plan: clear in one replicate, or by the mean of two where noise may explain
-    that of one. In the verification a lever may take as many launches as the plan."""
+    """The levers with a gain on top of the plan: in one replicate by more than twice its noise, or else by the mean of
+    two. In the verification a lever may take as many launches as the plan."""
     far = beyond_noise(trials, noise)
     firsts = {name: choices[0] for name, choices in seen.items() if (choices[0].gain or 0.0) >= far}
-    doubtful = [taken[name] for name, it in firsts.items() if (it.gain or 0.0) < CLEAR]
+    doubtful = [taken[name] for name, it in firsts.items() if (it.gain or 0.0) < far * (1 + noise)]
     seconds = screen(trials, draft, plan, doubtful, noise=noise, again=True) if doubtful else {}
     shown = {name: it for name, it in firsts.items() if taken[name] not in doubtful}
     for name, (second, *_) in seconds.items():
