@@ -158,3 +158,13 @@ def test_of_two_that_answer_one_cause_the_better_one_is_chosen_and_another_cause
     first = {it.lever for it in executor.fresh()[0].arms[2].plan.settings}
     assert first >= {"half", "step", "feed"} and len(first & {"keep", "pages"}) == 1
     assert study.verification is not None and study.verification.speed.verdict == "faster"
+
+
+def test_what_needs_no_proof_joins_the_rest_of_a_plan_that_cannot_be_proved() -> None:
+    """Kept memory gains 4 %, too little to join two levers that gain more, one of which changes the results."""
+    effects = {setting("half"): Effect(compute=0.6, loss=1.05), setting("step"): Effect(optimizer=0.1)}
+    script = FakeScript(effects={**effects, setting("keep"): Effect(compute=0.965)}, optimizer=0.004, **QUIET)
+    study, executor = search(script, switchable("half"), switchable("step"), lever("keep", proof="exact"))
+    first = {it.lever for it in executor.fresh()[0].arms[2].plan.settings}
+    assert first == {"step", "keep"} == chosen(study)
+    assert len(executor.fresh()) == 5 and study.verification is not None

@@ -59,10 +59,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """The levers to try at once, and those that may still be tried one by one."""
+    """The levers to try at once, and those that may still be tried one by one; of these, ``spare`` promise a gain and
+    need no proof, in case others of the plan cannot be proved."""
 
     parts: tuple[Part, ...]
     left: Hopeful
+    spare: tuple[Part, ...] = ()
 
 
 def plan_of(parts: Sequence[Part]) -> Plan:

@@ -7,7 +7,7 @@ than it did by itself: in half precision a step allocates more tensors, for whic
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from hotlap.experiment.draft import StudyDraft
@@ -43,12 +43,26 @@ def with_the_best_on_top(
     taken = {it.lever.name: it for it in promising[: screening.settings]}
     seen = screen(trials, draft, plan, list(taken.values()), noise=noise, again=True)
     shown = _shown(trials, draft, plan, taken, seen, noise)
+    chosen = _one_for_each_cause(taken, shown)
+    left = {name: it for name, it in {**found.left, **seen}.items() if name in seen or name not in taken}
+    left = {name: it for name, it in left.items() if name not in chosen}
+    least = 1 + trials.options.delta
+    exact = {name: it for name, (it, *_) in seen.items() if prover.proof_for(it.setting) == "exact"}
+    promising_exact = {name: it for name, it in exact.items() if (it.gain or 0.0) >= least and name not in chosen}
+    spare = _one_for_each_cause(taken, promising_exact, besides=chosen)
+    return Composition((*found.parts, *chosen.values()), left, tuple(spare.values()))
+
+
+def _one_for_each_cause(
+    taken: Mapping[str, Prospect], shown: Mapping[str, Screened], besides: Collection[str] = ()
+) -> dict[str, Part]:
+    """The best levers by their gains, one for each cause that they answer; none for a cause of those ``besides``."""
     chosen: dict[str, Part] = {}
     for name, choice in sorted(shown.items(), key=lambda it: it[1].gain or 0.0, reverse=True):
-        if not any(set(taken[name].lever.addresses) & set(taken[it].lever.addresses) for it in chosen):
+        others = [set(taken[it].lever.addresses) for it in (*besides, *chosen)]
+        if not any(set(taken[name].lever.addresses) & it for it in others):
             chosen[name] = Part((choice,))
-    left = {name: it for name, it in {**found.left, **seen}.items() if name in seen or name not in taken}
-    return Composition((*found.parts, *chosen.values()), {name: it for name, it in left.items() if name not in chosen})
+    return chosen
 
 
 def _shown(

@@ -280,7 +280,7 @@ class Search(Ladder):
         self._trials.reserve_seconds = 0.0  # the verification follows, for which it was reserved
         rest = settling_forecast(self._trials, self._prover, found.parts)
         self._draft.plan_ahead("verification", rest.then(*self._profile_of_plan(plan_of(found.parts))))
-        settled = Together(self._trials, self._draft, self._prover).settle(found.parts)
+        settled = Together(self._trials, self._draft, self._prover).settle(found.parts, found.spare)
         self._compared = self._compared or settled.compared
         left = {name: list(it) for name, it in settled.undecided.items()} | found.left
         if settled.verification is not None:
@@ -289,7 +289,8 @@ class Search(Ladder):
         self._situation = self._baseline_situation
         self._draft.decide_all(settled.outcomes)
         decided = {it.lever for it in settled.outcomes}
-        return {it.lever: list(it.choices) for it in found.parts if it.lever not in decided} | left
+        open_ones = {it.lever: list(it.choices) for it in found.parts} | left
+        return {name: it for name, it in open_ones.items() if name not in decided}
 
     def _prospects_after(self, plan: Plan, run: Run) -> Sequence[Prospect]:
         """The levers worth screening on top of this plan."""

@@ -75,11 +75,17 @@ class Together:
         self._count = 1
         self._compared = False
 
-    def settle(self, parts: Sequence[Part]) -> Settled:
-        """Prove that these levers keep the results and measure them; repeat without a lever that adds nothing."""
+    def settle(self, parts: Sequence[Part], spare: Sequence[Part] = ()) -> Settled:
+        """Prove that these levers keep the results and measure them; repeat without a lever that adds nothing.
+
+        ``spare`` are exact levers that join what is left of a plan of which not all could be proved.
+        """
         self._count = len(parts)
         for left_to_measure in reversed(range(_MOST_PLANS)):
             proved = self._prove(parts)
+            if spare and (proved is None or len(proved[0]) < len(parts)):
+                parts, spare = [*(proved[0] if proved is not None else ()), *spare], ()
+                proved = self._prove(parts)
             if proved is None or not proved[0]:
                 break
             parts, quality = proved
