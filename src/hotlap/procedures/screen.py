@@ -108,6 +108,18 @@ class Screening:
         return 2 if self.one_launch else 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Manner:
+    """A launch that switches is as short as leaves time for so many ``launches`` like it, if one is; ``fewer_first``:
+    settings with launches of their own are measured fewer at once before they are measured shorter."""
+
+    launches: int = 1
+    fewer_first: bool = False
+
+
+_USUAL = _Manner()
+
+
 def noise_of_a_replicate(differences: Sequence[float]) -> float:
     """The noise of one replicate, as a share.
 
@@ -137,8 +149,9 @@ def screen(
     without a promising setting is decided in the draft: as failed if all its settings failed, else as without gain,
     with the measured figure. A single setting needs no choice and is kept without measuring, unless it was tried before
     (``again``), or the objective has limits: a replicate that shows one exceeded saves a whole trial. ``in_breadth``
-    measures the most promising setting of each prospect first. Where the script starts slowly, the other settings of a
-    prospect are measured only if that one gains more than noise explains, fails, or could not be measured.
+    measures the most promising setting of each prospect first, and few at once: engines take long to build. Where the
+    script starts slowly, the other settings of a prospect are measured only if that one gains more than noise explains,
+    fails, or could not be measured.
     ``to_combine``: what a process can switch is combined in another launch, for which as much time is left if possible.
     """
     goal, quick = trials.options.goal, trials.options.quick
@@ -150,11 +163,11 @@ def screen(
     switchable = {setting for it in prospects for setting in it.settings if can_switch(it.lever, setting)}
     firsts = {it.settings[0] for it in prospects}
     at_first = [it for it in wanted if it in switchable or it in firsts or not trials.starts_slowly]
-    launches = 2 if to_combine else 1
-    seen, failures = _measure(trials, draft, incumbent, at_first, switchable, launches)
+    manner = _Manner(2 if to_combine else 1, fewer_first=in_breadth)
+    seen, failures = _measure(trials, draft, incumbent, at_first, switchable, manner)
     promising = {one for it in prospects if _may_gain(seen.get(it.settings[0]), goal.delta) for one in it.settings}
     rest = [it for it in wanted if it in promising and it not in at_first]
-    more, failed = _measure(trials, draft, incumbent, rest, switchable)
+    more, failed = _measure(trials, draft, incumbent, rest, switchable, _Manner(fewer_first=in_breadth))
     seen, failures = seen | more, failures | failed
     hopeful: dict[str, list[Screened]] = {}
     for prospect in prospects:
@@ -246,11 +259,15 @@ def _price(trials: Trials, screening: Screening) -> float:
     return max(hang, screening.seconds * (_SURPRISE if screening.settings > 1 else 1.0))
 
 
-def screenings(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Screening]:
+def screenings(
+    trials: Trials, incumbent: Plan, waiting: Sequence[Setting], *, fewer_first: bool = False
+) -> Iterator[Screening]:
     """The possible screenings with a launch for each setting: at as many as run at the same time, also if they must be
-    shorter, since others need another launch of the current plan; else at fewer; the shortest of all last."""
+    shorter, since others need another launch of the current plan; else at fewer; the shortest of all last.
+    ``fewer_first``: at fewer before they are shorter, where settings may take long to start however short they are."""
     *usual, shortest = _lengths(trials)
-    for lengths in (usual, [shortest]):
+    groups = [[it] for it in usual] if fewer_first else [usual]
+    for lengths in (*groups, [shortest]):
         for settings in range(min(len(waiting), max(1, trials.arms_at_once - 1)), 0, -1):
             arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in waiting[:settings])]
             for rounds, shape in lengths:
@@ -290,19 +307,18 @@ def _measure(
     incumbent: Plan,
     wanted: Sequence[Setting],
     switchable: Collection[Setting],
-    launches: int = 1,
+    manner: _Manner = _USUAL,
 ) -> tuple[dict[Setting, Screened], dict[Setting, Failure]]:
     """Screen settings: one launch for all that a process can switch, and a replicate for as many others as run at the
     same time.
 
-    What fails is removed and the rest measured again. What the budget does not allow remains unscreened. A launch that
-    switches is as short as leaves time for so many ``launches`` like it, if one is.
+    What fails is removed and the rest measured again. What the budget does not allow remains unscreened.
     """
     seen: dict[Setting, Screened] = {}
     failures: dict[Setting, Failure] = {}
     waiting = list(wanted)
     while waiting:
-        screening, group = _next_screening(trials, incumbent, waiting, switchable, launches)
+        screening, group = _next_screening(trials, incumbent, waiting, switchable, manner)
         if screening is None:
             seen.update((it, Screened(it)) for it in waiting)
             break
@@ -352,17 +368,20 @@ def _screened(
 
 
 def _next_screening(
-    trials: Trials, incumbent: Plan, waiting: Sequence[Setting], switchable: Collection[Setting], launches: int
+    trials: Trials, incumbent: Plan, waiting: Sequence[Setting], switchable: Collection[Setting], manner: _Manner
 ) -> tuple[Screening | None, Sequence[Setting]]:
     """The next screening, and its settings. A process that switches cannot measure memory: its peak is that of all."""
     together = [it for it in waiting if it in switchable]
     if together and trials.options.goal.is_of_speed:
         for count in range(len(together), 0, -1):  # as many as the time allows, the most promising ones
             possible = tuple(screenings_in_one_launch(trials, incumbent, together[:count]))
-            screening = affordable_screening(trials, possible, launches) or affordable_screening(trials, possible)
+            screening = affordable_screening(trials, possible, manner.launches) or affordable_screening(
+                trials, possible
+            )
             if screening is not None:
                 return screening, together[:count]
-    screening = affordable_screening(trials, screenings(trials, incumbent, waiting))
+    of_launches = screenings(trials, incumbent, waiting, fewer_first=manner.fewer_first)
+    screening = affordable_screening(trials, of_launches)
     return screening, waiting[: screening.settings] if screening is not None else ()
 
 
