@@ -88,22 +88,11 @@ def compose(
     replicate, as a share. ``switched_first``: levers that a process can switch are measured first, but for those that
     start slowly, and the others only if none of those is promising. ``later`` are not measured, and remain open.
     """
-    now = [it for it in prospects if it not in later]
     if later:
-        after = partial(_only, {it.lever.name for it in now}, after)
-    found = _composed(trials, draft, now, after, noise, switched_first=switched_first)
-    return replace(found, left={**found.left, **_waiting(later)})
-
-
-def _composed(
-    trials: Trials,
-    draft: StudyDraft,
-    prospects: Sequence[Prospect],
-    after: After,
-    noise: float,
-    *,
-    switched_first: bool = False,
-) -> Composition:
+        now = [it for it in prospects if it not in later]
+        of_now = partial(_only, {it.lever.name for it in now}, after)
+        found = compose(trials, draft, now, of_now, noise=noise, switched_first=switched_first)
+        return replace(found, left={**found.left, **_waiting(later)})
     switched, launched = split(prospects)
     if switched_first and switched:
         soon = [it for it in switched if not it.lever.starts_slowly] or switched
@@ -113,7 +102,7 @@ def _composed(
             return Composition(tuple(added), {**not_added, **_waiting([*launched, *slow])})
         names = {it.lever.name for it in launched}
         launched_after = partial(_only, names, after)
-        rest = _composed(trials, draft, launched, launched_after, noise)
+        rest = compose(trials, draft, launched, launched_after, noise=noise)
         return Composition(rest.parts, {**rest.left, **not_added, **_waiting(slow)})
     hopeful = screen(trials, draft, plans_of.EMPTY, launched, noise=noise, again=True) if launched else {}
     parts, left = _one_on_top_of_another(trials, draft, launched, hopeful, after, noise)
