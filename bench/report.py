@@ -44,11 +44,16 @@ def machine_line() -> str:
     return f"{machine.processor}, {machine.cores} cores, {gibibytes:.0f} GiB, {accelerators}"
 
 
+def today() -> str:
+    """The date of a measurement that ends now."""
+    return datetime.now(UTC).date().isoformat()
+
+
 def write(out: Path, *, title: str, command: str, text: str, data: Any) -> None:
     """Write ``out.md`` and ``out.json``."""
     out.parent.mkdir(parents=True, exist_ok=True)
     head = {
-        "date": datetime.now(UTC).date().isoformat(),
+        "date": today(),
         "machine": machine_line(),
         "versions": versions(),
         "command": command,

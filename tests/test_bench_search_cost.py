@@ -15,7 +15,7 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.pieces import store
-from bench.report import machine_line
+from bench.report import machine_line, today
 from bench.search_cost.__main__ import (
     HERE,
     SLOW_START,
@@ -173,7 +173,10 @@ def test_each_goal_is_said_to_be_reached_or_missed() -> None:
     assert missed.count(": missed, ") == 3 and "reached" not in missed
 
 
-def test_rows_of_another_machine_name_it() -> None:
-    here, known = searched(machine=machine_line()), searched(machine="another machine, 64 cores")
-    assert "another machine" not in text_of([here, searched()])
-    assert "- slow_start.py, start-up 60 s, this: another machine, 64 cores." in text_of([here, known])
+def test_rows_of_another_machine_or_day_name_it() -> None:
+    here = searched(machine=machine_line(), date=today())
+    assert "By earlier runs" not in text_of([here, searched()])
+    elsewhere = searched(machine="another machine, 64 cores", date=today())
+    assert f"- slow_start.py, start-up 60 s, this: {today()}, another machine, 64 cores." in text_of([here, elsewhere])
+    before = searched(machine=machine_line(), date="2026-01-02")
+    assert f"- slow_start.py, start-up 60 s, this: 2026-01-02, {machine_line()}." in text_of([here, before])

@@ -30,7 +30,7 @@ from typing import Any
 import msgspec
 
 from bench.pieces import UNFINISHED, add_options, store, stored, until_of
-from bench.report import command_line, machine_line, table, write, written
+from bench.report import command_line, machine_line, table, today, write, written
 from hotlap.experiment.trials import FEWEST_ARMS
 from hotlap.measure.speed import HEADLINE_REPLICATES
 
@@ -54,7 +54,7 @@ class Row(msgspec.Struct, kw_only=True):
     ``first_launches`` and ``first_seconds`` are what it took until the first plan was verified, which a search may go
     on to improve; None if there was none. ``launches`` are processes of the script that were started; ``levers`` those
     that were kept. ``wall_seconds`` is what the search counts as spent, over all its parts; ``processor_seconds`` None
-    if a part of it was killed.
+    if a part of it was killed. ``date`` is when it ended (empty: before rows had one).
     """
 
     script: str
@@ -73,6 +73,7 @@ class Row(msgspec.Struct, kw_only=True):
     first_launches: int | None = None
     first_seconds: float | None = None
     machine: str = ""
+    date: str = ""
 
 
 class Begun(msgspec.Struct, kw_only=True):
@@ -162,16 +163,21 @@ def text_of(rows: list[Row]) -> str:
             "",
             table(heads, [_cells(it) for it in rows]),
             "",
-            *elsewhere([it for it in rows if it.machine not in ("", machine_line())]),
+            *earlier(rows),
             *goals_of([it for it in rows if it.version == HERE]),
         )
     )
 
 
-def elsewhere(rows: list[Row]) -> list[str]:
-    """What was measured on other machines than this one."""
-    lines = [f"- {it.script}, start-up {it.startup_seconds:g} s, {it.version}: {it.machine}." for it in rows]
-    return ["By earlier runs on other machines:", "", *lines, ""] if lines else []
+def earlier(rows: list[Row]) -> list[str]:
+    """What was measured on other machines or days than the last rows: by earlier versions too."""
+    here = (machine_line(), today())
+    lines = [
+        f"- {it.script}, start-up {it.startup_seconds:g} s, {it.version}: {it.date}, {it.machine}."
+        for it in rows
+        if it.machine and (it.machine, it.date) != here
+    ]
+    return ["By earlier runs:", "", *lines, ""] if lines else []
 
 
 def goals_of(rows: list[Row]) -> list[str]:
@@ -346,6 +352,7 @@ class Search:
             first_launches=first[0] if first else None,
             first_seconds=first[1] if first else None,
             machine=machine_line(),
+            date=today(),
         )
 
 
