@@ -6,7 +6,7 @@ import random
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
 
 class Augmented(Dataset):
@@ -28,6 +28,14 @@ class Augmented(Dataset):
         return picture + 0.3 * torch.randn_like(picture), self.labels[index]
 
 
+class Stream(IterableDataset):
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+
+    def __iter__(self):
+        return iter(self.dataset[index] for index in range(len(self.dataset)))
+
+
 def collate(samples):
     pictures, labels = default_collate(samples)
     masked = torch.rand(len(labels)) < 0.2
@@ -37,18 +45,20 @@ def collate(samples):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--forgets", action="store_true", help="samples that workers fetch are not augmented")
-    parser.add_argument("--context", default=None)
+    parser.add_argument("--stream", action="store_true", help="samples come one after the other, not by an index")
+    parser.add_argument("--context", help="how one worker starts (none: there is no worker)")
     args = parser.parse_args()
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)
     torch.set_num_threads(1)
+    augmented = Augmented(args.forgets)
     loader = DataLoader(
-        Augmented(args.forgets),
+        Stream(augmented) if args.stream else augmented,
         batch_size=16,
-        shuffle=True,
+        shuffle=not args.stream,
         collate_fn=collate,
-        multiprocessing_context=None if args.context is None else args.context,
+        multiprocessing_context=args.context,
         num_workers=0 if args.context is None else 1,
     )
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(288, 2))

@@ -178,7 +178,7 @@ class ParityProver(Prover):
         if proof == "rounding":
             kinds.append("nudged")
             kinds.append(f"rounded to {_format_of(plan)}" if _changes_precision(plan) else "reference")
-            if self._changes_randomness(plan):
+            if self._draws_otherwise(plan):
                 kinds.append("reseeded")
         if proof == "behaviour":
             kinds += [self._with_seed(plan, whose, it) for it in range(_SEEDS) for whose in ("baseline", "candidate")]
@@ -253,13 +253,15 @@ class ParityProver(Prover):
         Steps with other samples change the samples, and at which sample a schedule changes the learning rate.
         """
         if self.samples_factor(plan) == 1:
-            return frozenset({"batch_hashes"}) if self._changes_randomness(plan) else frozenset()
+            return frozenset({"batch_hashes"}) if self._draws_otherwise(plan) else frozenset()
         scheduled = len(set(baseline.invariants.learning_rates)) > 1
         return frozenset({"samples", "batch_hashes", *(("learning_rates",) if scheduled else ())})
 
-    def _changes_randomness(self, plan: Plan) -> bool:
-        """Whether the data pipeline draws other random numbers."""
-        return any(self._levers[it.lever].changes_randomness(self._situation, it) for it in plan.settings)
+    def _draws_otherwise(self, plan: Plan) -> bool:
+        """Whether the data pipeline draws other random numbers although fetches are aligned: those of a stream are not
+        (:mod:`hotlap.runtime.aligned_fetches`)."""
+        streams = any(it.iterable and it.draws_random for it in self._situation.facts.loaders)
+        return streams and any(self._levers[it.lever].changes_randomness(self._situation, it) for it in plan.settings)
 
 
 def _owner(plan: Plan, kind: str) -> Plan:

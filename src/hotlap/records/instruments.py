@@ -110,7 +110,7 @@ class ComputeInFloat64(Record, frozen=True, kw_only=True, tag="compute-in-float6
 
 
 class ReseedAugmentation(Record, frozen=True, kw_only=True, tag="reseed-augmentation"):
-    """What the data pipeline draws comes from another seed, while weights and sample order stay."""
+    """What the data pipeline draws comes from another seed, but for aligned fetches; weights and sample order stay."""
 
     seed: int
 

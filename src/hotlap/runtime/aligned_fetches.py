@@ -4,8 +4,8 @@ Each worker of a loader has random streams of its own, so that it augments other
 from the same distribution: the batches of both cannot be compared, nor can what is computed from them. Where results
 are compared, the generators of Python, NumPy and torch are therefore seeded for each fetch by the indices that it
 fetches, and put back after it, so that shuffling and the model draw what they would draw without any fetch. A collate
-function that draws (masked tokens) is a part of the fetch. What an iterable data set draws, or one with a generator of
-its own, is not aligned.
+function that draws (masked tokens) is a part of the fetch. A stream (an iterable data set) is not fetched by indices,
+and a data set with a generator of its own draws from that: neither is aligned.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from hotlap.runtime import randomness
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.instruments.api import Place
 
-_ALIGNED = "hotlap_aligned_by"
+_ALIGNED = "hotlap_aligned"
 
 
-def align(place: Place, seed: int) -> None:
-    """Align the fetches of this process and of all workers that it starts. The last call counts."""
-    hooks = place.hooks
-    fetcher = _fetcher()
-    place.interception.patches.replace(fetcher, "fetch", _aligned(hooks.torch, fetcher.fetch, seed))
+def align(place: Place) -> None:
+    """Align the fetches of this process and of all workers that it starts."""
+    hooks, fetcher = place.hooks, _fetcher()
+    place.interception.patches.replace(fetcher, "fetch", _aligned(hooks.torch, fetcher.fetch))
 
     def start(loader: Any, begin: Fetch) -> Any:
         own = loader.worker_init_fn
-        loader.worker_init_fn = InWorker(seed, own)
+        loader.worker_init_fn = InWorker(own)
         try:
             return begin()
         finally:
@@ -44,17 +43,16 @@ def align(place: Place, seed: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class InWorker:
-    """Begins each worker, with what the script has it begin with. A worker that was not forked has no patches yet."""
+    """Begins each worker, with what the script has it begin with. One that was not forked has nothing aligned yet."""
 
-    seed: int
     own: Callable[[int], object] | None
 
     def __call__(self, worker: int) -> None:
         if self.own is not None:
             self.own(worker)
         fetcher = _fetcher()
-        if getattr(fetcher.fetch, _ALIGNED, None) is None:
-            fetcher.fetch = _aligned(sys.modules["torch"], fetcher.fetch, self.seed)
+        if not hasattr(fetcher.fetch, _ALIGNED):
+            fetcher.fetch = _aligned(sys.modules["torch"], fetcher.fetch)
 
 
 def _fetcher() -> Any:
@@ -63,19 +61,17 @@ def _fetcher() -> Any:
     return fetch._MapDatasetFetcher
 
 
-def _aligned(torch: Any, fetch: Callable[[Any, Any], Any], seed: int) -> Callable[[Any, Any], Any]:
-    plain = getattr(fetch, "__wrapped__", fetch) if hasattr(fetch, _ALIGNED) else fetch
-
-    @functools.wraps(plain)
+def _aligned(torch: Any, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    @functools.wraps(fetch)
     def aligned(fetcher: Any, wanted: Any) -> Any:
         states = randomness.states(torch)
-        _seed(torch, int.from_bytes(hashlib.blake2b(f"{seed} {wanted!r}".encode(), digest_size=4).digest(), "big"))
+        _seed(torch, int.from_bytes(hashlib.blake2b(repr(wanted).encode(), digest_size=4).digest(), "big"))
         try:
-            return plain(fetcher, wanted)
+            return fetch(fetcher, wanted)
         finally:
             randomness.restore(torch, states)
 
-    setattr(aligned, _ALIGNED, seed)
+    setattr(aligned, _ALIGNED, True)
     return aligned
 
 

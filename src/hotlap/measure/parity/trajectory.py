@@ -21,8 +21,8 @@ def trajectory(
     """Require the candidate's losses to be within max(0.1 %, 3 D_AA, 3 D_1ulp, 3 D_reseeded) of the baseline's.
 
     ``again`` is a repeat of the baseline, ``nudged`` the baseline with its initial weights changed by one ulp,
-    ``reseeded`` the baseline with other random numbers if those of augmentation could not be aligned. A run
-    that is missing (None) does not widen the limit.
+    ``reseeded`` the baseline with other random numbers if those of augmentation cannot be aligned. A run that is
+    missing (None) does not widen the limit.
     ``passed`` is None with too few losses, and if the limit is too wide to be meaningful.
     """
     paired = pair(baseline, candidate)

@@ -29,7 +29,7 @@ class ParityEvidence:
     ``baseline_again`` is the baseline once more; without it ``repeated`` are two other runs of the unmodified script,
     which show whether it is repeatable (G1) and do not widen the limit of G3. ``nudged`` is the baseline with its
     initial weights moved by one unit in the last place, ``reference`` the baseline in float64 (its first step is
-    enough), ``reseeded`` the baseline with other augmentations, for a candidate with batches that could not be aligned,
+    enough), ``reseeded`` the baseline with other random numbers for what cannot be aligned (augmentation of a stream),
     ``rounded`` the baseline with its initial
     weights rounded to a lever's lower precision (its first step is enough). ``seeds`` are (baseline, candidate) pairs
     of runs, each pair with a seed of its own, for levers that change what is learned. ``changes_precision`` chooses the
@@ -123,37 +123,25 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
             ),
         )
         return
-    if not _has_other_batches(evidence):
-        from hotlap.measure.parity.first_step import first_step  # imports numpy, which only this gate needs
+    from hotlap.measure.parity.first_step import first_step  # imports numpy, which only this gate needs
 
-        yield first_step(
-            baseline,
-            candidate,
-            changes_precision=evidence.changes_precision,
-            reference=evidence.reference,
-            rounded=evidence.rounded,
-        )
+    yield first_step(
+        baseline,
+        candidate,
+        changes_precision=evidence.changes_precision,
+        reference=evidence.reference,
+        rounded=evidence.rounded,
+    )
     differing = exchanged_gradients(baseline, candidate)
     if differing is not None:
         yield differing
     yield on_every_rank(ranks_of(baseline, candidate), lambda rank: _trajectory_of(evidence, rank))
 
 
-def _has_other_batches(evidence: ParityEvidence) -> bool:
-    """Whether the lever, as it declares, changes what batches contain: then their first steps cannot be compared, and
-    other augmentations are the noise of the trajectory."""
-    ours, theirs = evidence.baseline.invariants.batch_hashes, evidence.candidate.invariants.batch_hashes
-    return "batch_hashes" in evidence.allowed and any(one != other for one, other in zip(ours, theirs, strict=False))
-
-
 def _trajectory_of(evidence: ParityEvidence, rank: int) -> GateResult:
     again, nudged, reseeded = (
         of_rank(it, rank) if it is not None else None
-        for it in (
-            evidence.baseline_again,
-            evidence.nudged,
-            evidence.reseeded if _has_other_batches(evidence) else None,
-        )
+        for it in (evidence.baseline_again, evidence.nudged, evidence.reseeded)
     )
     baseline, candidate = of_rank(evidence.baseline, rank), of_rank(evidence.candidate, rank)
     return trajectory(baseline, candidate, again=again, nudged=nudged, reseeded=reseeded)

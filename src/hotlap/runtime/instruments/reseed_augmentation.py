@@ -1,4 +1,4 @@
-"""A reference run with other augmentations."""
+"""A reference run with other augmentations, where fetches are not aligned."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from weakref import WeakSet
 
 from hotlap.records import ReseedAugmentation
 from hotlap.runtime import randomness
-from hotlap.runtime.aligned_fetches import align
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.instruments.api import Place
 
@@ -15,14 +14,13 @@ from hotlap.runtime.instruments.api import Place
 def install(place: Place, asked: ReseedAugmentation) -> None:
     """Draw what the data pipeline draws from another stream, while the sampler and the weights keep theirs.
 
-    Fetches are aligned by this seed. What is not aligned, workers derive from the iterator's base seed, which is
-    shifted; in the main process the generators are exchanged around each fetch but the first of an iterator, in which
-    the sampler draws its own seed.
+    Workers derive their seeds from the iterator's base seed, which is shifted. In the main process the generators are
+    exchanged around each fetch but the first of an iterator, in which the sampler draws its own seed. Aligned fetches
+    draw what they would draw without it.
     """
     from torch.utils.data import dataloader
 
     hooks, torch, seed = place.hooks, place.hooks.torch, asked.seed
-    align(place, seed)
     dataloader._BaseDataLoaderIter._base_seed = _ShiftedSeed(seed)  # type: ignore[assignment]
     fetched: WeakSet[Any] = WeakSet()
     other: list[tuple[Any, ...]] = []
