@@ -7,7 +7,7 @@ than it did by itself: in half precision a step allocates more tensors, for whic
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hotlap.experiment.draft import StudyDraft
@@ -42,44 +42,47 @@ def with_the_best_on_top(
         return found
     taken = {it.lever.name: it for it in promising[: screening.settings]}
     seen = screen(trials, draft, plan, list(taken.values()), noise=noise, again=True)
-    shown = _shown(trials, draft, plan, taken, seen, noise)
-    chosen = _one_for_each_cause(taken, shown)
-    left = {name: it for name, it in {**found.left, **seen}.items() if name in seen or name not in taken}
-    left = {name: it for name, it in left.items() if name not in chosen}
-    least = 1 + trials.options.delta
-    exact = {name: it for name, (it, *_) in seen.items() if prover.proof_for(it.setting) == "exact"}
-    promising_exact = {name: it for name, it in exact.items() if (it.gain or 0.0) >= least and name not in chosen}
-    spare = _one_for_each_cause(taken, promising_exact, besides=chosen)
-    return Composition((*found.parts, *chosen.values()), left, tuple(spare.values()))
+    seen, doubtful = _seen_twice(trials, draft, plan, taken, seen, noise)
+    gains = {name: choices[0].gain or 0.0 for name, choices in seen.items()}
+    far, least = beyond_noise(trials, noise), 1 + trials.options.delta
+    shown = _one_for_each_cause(taken, {it: gain for it, gain in gains.items() if gain >= far and it not in doubtful})
+    exact = {it: gain for it, gain in gains.items() if prover.proof_for(seen[it][0].setting) == "exact"}
+    spare = _one_for_each_cause(taken, {it: gain for it, gain in exact.items() if gain >= least}, besides=shown)
+    open_ones = {name: it for name, it in found.left.items() if name not in taken} | seen
+    return Composition(
+        (*found.parts, *(Part(tuple(seen[it])) for it in shown)),
+        {name: it for name, it in open_ones.items() if name not in shown},
+        tuple(Part(tuple(seen[it])) for it in spare),
+    )
 
 
 def _one_for_each_cause(
-    taken: Mapping[str, Prospect], shown: Mapping[str, Screened], besides: Collection[str] = ()
-) -> dict[str, Part]:
+    taken: Mapping[str, Prospect], gains: Mapping[str, float], besides: Sequence[str] = ()
+) -> list[str]:
     """The best levers by their gains, one for each cause that they answer; none for a cause of those ``besides``."""
-    chosen: dict[str, Part] = {}
-    for name, choice in sorted(shown.items(), key=lambda it: it[1].gain or 0.0, reverse=True):
-        others = [set(taken[it].lever.addresses) for it in (*besides, *chosen)]
-        if not any(set(taken[name].lever.addresses) & it for it in others):
-            chosen[name] = Part((choice,))
+    causes = {name: set(it.lever.addresses) for name, it in taken.items()}
+    chosen: list[str] = []
+    for name in sorted(gains, key=gains.__getitem__, reverse=True):
+        others = (*besides, *chosen)
+        if name not in others and not any(causes[name] & causes[it] for it in others):
+            chosen.append(name)
     return chosen
 
 
-def _shown(
+def _seen_twice(
     trials: Trials, draft: StudyDraft, plan: Plan, taken: Mapping[str, Prospect], seen: Hopeful, noise: float
-) -> dict[str, Screened]:
-    """The levers with a gain on top of the plan: in one replicate by more than twice its noise, or else by the mean of
-    two. In the verification a lever may take as many launches as the plan."""
+) -> tuple[Hopeful, list[str]]:
+    """The same with the mean of two replicates for gains that may be noise, less than twice that of one; and those of
+    them for which there was no time. In the verification a lever may take as many launches as the plan."""
     far = beyond_noise(trials, noise)
-    firsts = {name: choices[0] for name, choices in seen.items() if (choices[0].gain or 0.0) >= far}
-    doubtful = [taken[name] for name, it in firsts.items() if (it.gain or 0.0) < far * (1 + noise)]
-    seconds = screen(trials, draft, plan, doubtful, noise=noise, again=True) if doubtful else {}
-    shown = {name: it for name, it in firsts.items() if taken[name] not in doubtful}
-    for name, (second, *_) in seconds.items():
-        gain = math.sqrt((firsts[name].gain or 0.0) * (second.gain or 0.0))
-        if gain >= far:
-            shown[name] = replace(firsts[name], gain=gain)
-    return shown
+    doubtful = [name for name, (first, *_) in seen.items() if far <= (first.gain or 0.0) < far * (1 + noise)]
+    again = screen(trials, draft, plan, [taken[it] for it in doubtful], noise=noise, again=True) if doubtful else {}
+    twice = {name: second.gain for name, (second, *_) in again.items() if second.gain is not None}
+    found = {name: it for name, it in seen.items() if name not in doubtful or name in again}
+    for name, gain in twice.items():
+        first = seen[name][0]
+        found[name] = [replace(first, gain=math.sqrt((first.gain or 0.0) * gain))]
+    return found, [it for it in doubtful if it not in twice]
 
 
 def _promising(

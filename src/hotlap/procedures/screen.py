@@ -151,8 +151,8 @@ def screen(
     (``again``), or the objective has limits: a replicate that shows one exceeded saves a whole trial. ``in_breadth``
     measures the most promising setting of each prospect first, and few at once: engines take long to build. Where the
     script starts slowly, the other settings of a prospect are measured only if that one gains more than noise explains,
-    fails, or could not be measured.
-    ``to_combine``: what a process can switch is combined in another launch, for which as much time is left if possible.
+    fails, or could not be measured. ``to_combine``: what a process can switch is combined in another launch, for which
+    as much time is left if possible.
     """
     goal, quick = trials.options.goal, trials.options.quick
     wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
@@ -375,9 +375,8 @@ def _next_screening(
     if together and trials.options.goal.is_of_speed:
         for count in range(len(together), 0, -1):  # as many as the time allows, the most promising ones
             possible = tuple(screenings_in_one_launch(trials, incumbent, together[:count]))
-            screening = affordable_screening(trials, possible, manner.launches) or affordable_screening(
-                trials, possible
-            )
+            lengths = (affordable_screening(trials, possible, launches) for launches in (manner.launches, 1))
+            screening = next(filter(None, lengths), None)
             if screening is not None:
                 return screening, together[:count]
     of_launches = screenings(trials, incumbent, waiting, fewer_first=manner.fewer_first)
