@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
-from fake_levers import lever
-from fake_script import Effect, FakeScript
-from test_together import QUIET, chosen, kept, outcomes, search, switchable
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeScript
+from test_together import QUIET, Counting, chosen, kept, outcomes, search, switchable
 
+from hotlap.experiment.options import Options
 from hotlap.plan import setting
-from hotlap.records import NoGain, Plan, TurnRequest
+from hotlap.procedures.search import tune
+from hotlap.records import NoGain, Plan, Replicate, TurnRequest
 
 
 class Growing(FakeScript):
@@ -61,12 +64,40 @@ def test_it_takes_no_time_from_the_proof_of_what_was_chosen(budget_seconds: floa
 
 def test_what_adds_nothing_stays_out_and_is_not_measured_on_top_again() -> None:
     script = FakeScript(effects={**HALF, **STEP}, optimizer=0.004, **QUIET)
-    levers = (switchable("half"), switchable("step"), lever("idle", proof="exact"))
-    study, executor = search(script, *levers)
+    idle = replace(lever("idle", proof="exact"), bound=lambda situation: 2.0)
+    study, executor = search(script, switchable("half"), switchable("step"), idle)
     assert chosen(study) == {"half", "step"}
     assert isinstance(outcomes(study)["idle"].verdict, NoGain)
     on_top = [it for it in executor.replicates if {"half", "step", "idle"} in names_of(it)]
-    assert len(on_top) <= 2, "once before the plan was proved; a second time only if it looked promising"
+    assert len(on_top) == 1, "before the plan was proved, and not after it was verified"
+
+
+class Lucky(Counting):
+    """The first replicate on top of the plan shows a gain of 5 %, and the next one a loss."""
+
+    def take_turns(self, request: TurnRequest) -> Replicate:
+        turns = super().take_turns(request)
+        arms = names_of(request)
+        if {"half", "step", "idle"} not in arms:
+            return turns
+        seen_before = sum({"half", "step", "idle"} in names_of(it) for it in self.replicates) > 1
+        factor = 1.06 if seen_before else 1 / 1.055
+        base = turns.rounds[0]
+        rows = [
+            tuple(it * factor for it in base) if "idle" in on else row
+            for on, row in zip(arms, turns.rounds, strict=True)
+        ]
+        return msgspec.structs.replace(turns, rounds=tuple(rows))
+
+
+def test_what_the_second_replicate_shows_to_be_slower_is_decided() -> None:
+    executor = Lucky(FakeScript(effects={**HALF, **STEP}, optimizer=0.004, **QUIET))
+    levers = named(switchable("half"), switchable("step"), lever("idle", proof="exact"))
+    study = tune(WORKLOAD, Options(), executor, levers=levers, clock=executor.clock)
+    assert chosen(study) == {"half", "step"}
+    assert sum({"half", "step", "idle"} in names_of(it) for it in executor.replicates) == 2, "it had no trial"
+    verdict = outcomes(study)["idle"].verdict
+    assert isinstance(verdict, NoGain) and verdict.comparison is None
 
 
 def test_what_can_save_too_little_is_not_measured_on_top() -> None:
