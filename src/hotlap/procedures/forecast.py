@@ -136,6 +136,7 @@ def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> F
     return Forecast(
         (
             Launches(launches, seconds, _FIRST, spare=True),
+            *(_on_top(trials, launched) if switched else ()),
             Launches(
                 _USUAL_PROOF_LAUNCHES * rounding + 3 * speed.HEADLINE_REPLICATES,
                 proof + verification_cost(trials, None, plans_of.EMPTY),
@@ -143,6 +144,14 @@ def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> F
             ),
         )
     )
+
+
+def _on_top(trials: Trials, launched: Sequence[Prospect]) -> tuple[Launches, ...]:
+    """The replicate of levers that need a process of their own, on top of those that a process can switch."""
+    if not launched or trials.starts_slowly:
+        return ()
+    screening = next(screenings(trials, plans_of.EMPTY, [it.settings[0] for it in launched]))
+    return (Launches(screening.settings + 1, screening.seconds, "to see what pays on top", spare=True),)
 
 
 def _screenings_of_switched(trials: Trials, switched: Sequence[Prospect]) -> Iterator[Screening]:
