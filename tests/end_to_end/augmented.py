@@ -29,7 +29,7 @@ class Augmented(Dataset):
 
 
 class Stream(IterableDataset):
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Augmented) -> None:
         self.dataset = dataset
 
     def __iter__(self):
