@@ -191,6 +191,32 @@ def test_of_two_that_answer_one_cause_the_better_one_is_chosen_and_another_cause
     assert study.verification is not None and study.verification.speed.verdict == "faster"
 
 
+class Both(FakeScript):
+    """Each of two levers saves some of what another one costs, and both save more."""
+
+    def phases(self, plan: Plan, *, replay: bool = False) -> dict[str, float]:
+        seconds = super().phases(plan, replay=replay)
+        names = {it.lever for it in plan.settings}
+        if "half" in names:
+            seconds["compute"] *= 0.8 if "keep" in names else 1.0
+            seconds["compute"] *= 0.88 if "pages" in names else 1.0
+        return seconds
+
+
+@pytest.mark.parametrize("budget_seconds", [160.0, 180.0, 210.0, 240.0, 300.0, 600.0])
+def test_of_two_that_answer_one_cause_the_other_one_joins_if_it_adds_to_the_better_one(budget_seconds: float) -> None:
+    script = Both(effects={**HALF, **STEP}, optimizer=0.004, **QUIET)
+    own = (replace(lever(it, proof="exact"), addresses=("page-faults",)) for it in ("keep", "pages"))
+    study, executor = search(script, switchable("half"), switchable("step"), *own, budget_seconds=budget_seconds)
+    assert study.verification is not None, "it takes no time from the proof"
+    first = {it.lever for it in executor.fresh()[0].arms[2].plan.settings}
+    assert first >= {"half", "step"}
+    if budget_seconds > 250:
+        assert first == {"half", "step", "keep", "pages"} == chosen(study)
+        before = executor.replicates[: executor.replicates.index(executor.fresh()[0])]
+        assert [{"keep"}, {"keep", "pages"}] in [[it - {"half", "step"} for it in names_of(one)] for one in before]
+
+
 def test_what_needs_no_proof_joins_the_rest_of_a_plan_that_cannot_be_proved() -> None:
     """Kept memory gains 4 %, too little to join two levers that gain more, one of which changes the results."""
     effects = {setting("half"): Effect(compute=0.6, loss=1.05), setting("step"): Effect(optimizer=0.1)}

@@ -14,6 +14,7 @@ from functools import partial
 from statistics import fmean, median, median_low
 
 from hotlap.experiment.starts import Starts
+from hotlap.measure.speed import fewest_warm_up_steps
 from hotlap.records import Plan, Replicate, Run
 
 FEWEST_ROUNDS = 8
@@ -26,7 +27,10 @@ SETTLING_STEPS = 10
 BLOCK_SECONDS = 0.3
 BLOCK_STEPS = 8
 
-_FIRST_GUESS_WARM_UP_BLOCKS = 3
+_WARM_UP_BLOCKS = 5
+"""How many blocks a warm-up usually has: at least four, each half as long as those that count."""
+_WARM_UP_ROUNDS = 3
+"""As many steps of a process as so many rounds may be warm-up."""
 _BLOCK_MARGIN = 1.25
 _USUAL_ARMS = 3
 _CROWDING = 1.5
@@ -57,7 +61,15 @@ class Shape:
         They include the block, planned with a margin, the step before it that does not count, and what the script does
         between steps (evaluation and the like).
         """
-        steps = max(self.block_steps, math.ceil(_BLOCK_MARGIN * self.block_seconds / self.step_seconds)) + 1
+        return self._seconds_of_block(self.block_steps, self.block_seconds)
+
+    @property
+    def warm_up_seconds(self) -> float:
+        """Seconds of one arm for the blocks before the first round."""
+        return _WARM_UP_BLOCKS * self._seconds_of_block(fewest_warm_up_steps(self.block_steps), self.block_seconds / 2)
+
+    def _seconds_of_block(self, fewest_steps: int, seconds: float) -> float:
+        steps = max(fewest_steps, math.ceil(_BLOCK_MARGIN * seconds / self.step_seconds)) + 1
         return steps * self.step_seconds * (1 + self.outside_share)
 
 
@@ -86,10 +98,10 @@ class Costs:
 
     @property
     def overhead_seconds(self) -> float:
-        """The median overhead of the last replicates; before the first one, start-up and some blocks of warm-up."""
+        """The median overhead of the last replicates; before the first one, start-up and warm-up."""
         if self._overheads:
             return median(self._overheads)
-        return self._start_in_a_replicate + _FIRST_GUESS_WARM_UP_BLOCKS * self.shape.round_seconds
+        return self._start_in_a_replicate + self.shape.warm_up_seconds
 
     @property
     def _start_in_a_replicate(self) -> float:
@@ -99,7 +111,7 @@ class Costs:
     def _scaled_overhead(self, overhead_seconds: float, was: Shape, becomes: Shape) -> float:
         """The overhead of a replicate of another shape: its warm-up scales with its blocks."""
         start = min(overhead_seconds, self._start_in_a_replicate)
-        return start + (overhead_seconds - start) * becomes.round_seconds / was.round_seconds
+        return start + (overhead_seconds - start) * becomes.warm_up_seconds / was.warm_up_seconds
 
     def of_replicate(self, plans: Sequence[Plan], rounds: int, shape: Shape | None = None) -> float:
         """One replicate with these arms and this ``shape`` (default: the usual one)."""
@@ -130,7 +142,7 @@ class Costs:
         cut, first = shape or self.shape, self._speedups.get(plans[0], 1.0)
         speedups = [self._speedups.get(it, first) for it in plans]
         of_rounds = [math.ceil(cut.round_seconds * max(1.0, it) / cut.step_seconds) + 1 for it in speedups]
-        return sum(SETTLING_STEPS + rounds * it for it in of_rounds) + _FIRST_GUESS_WARM_UP_BLOCKS * of_rounds[0]
+        return sum(SETTLING_STEPS + rounds * it for it in of_rounds) + _WARM_UP_ROUNDS * of_rounds[0]
 
     def of_launch(self, plan: Plan, steps: int) -> float:
         """One child with so many steps."""

@@ -312,6 +312,12 @@ def warmed_up(block_seconds_per_sample: Sequence[float]) -> bool:
     return 0.98 * min(before) <= min(recent) <= 1.5 * min(before) and recent[-1] <= 3 * min(recent)
 
 
+def fewest_warm_up_steps(block_steps: int) -> int:
+    """The fewest steps of a block of warm-up, where blocks that count have so many: a quarter. Slow steps make long
+    blocks, and what is slow at first is that for some steps, however long they take."""
+    return max(1, block_steps // 4)
+
+
 # ---------------------------------------------------------------------------------------------
 # Parts
 # ---------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from hotlap.experiment.profiled_launch import SEARCH_SHARE, usual_length
 from hotlap.experiment.prove import Prover, steps_for, usual_proof_cost
 from hotlap.experiment.trials import Trials
 from hotlap.procedures.screen import screenings
-from hotlap.procedures.verify import LAST_RESORT_ROUNDS, verification_cost
+from hotlap.procedures.verify import last_resort_rounds, verification_cost
 from hotlap.records import Plan, Run
 
 RESERVE_MARGIN = 1.15
@@ -76,7 +76,7 @@ def least_reserve_for_first_answer(trials: Trials) -> float:
     levers promise something, an arbitrary one would be proved."""
     if trials.options.quick:
         return reserve_for_first_answer(trials)
-    least = _least(trials, plans_of.EMPTY, trials.options.budget_seconds, LAST_RESORT_ROUNDS)
+    least = _least(trials, plans_of.EMPTY, trials.options.budget_seconds, last_resort_rounds(trials))
     return least if least <= _left(trials) else reserve_for_first_answer(trials)
 
 

@@ -307,14 +307,10 @@ def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequ
 def _worth_combining(trials: Trials, firsts: Sequence[Screened]) -> list[Screened]:
     """The levers for another launch.
 
-    Next to two that are shown, it is not worth it for those that gained nothing: these make its rounds longer, and are
-    left to be tried on top of what is chosen. Where the script starts slowly, so it is next to one that is shown for
-    those that promise little.
+    Next to one that is shown, it is not worth it for those that gained nothing, or promise little where the script
+    starts slowly: these make its rounds longer, and are left to be tried on top of what is chosen.
     """
     delta = trials.options.delta
     shown = [it for it in firsts if it.comparison is not None and shows_gain(it.comparison, delta)]
-    if shown and trials.starts_slowly:
-        return [it for it in firsts if it in shown or (it.gain or 0.0) >= WORTH_SLOW_STARTS]
-    if len(shown) > 1:
-        return [it for it in firsts if it in shown or (it.gain or 0.0) >= 1 + delta]
-    return list(firsts)
+    least = WORTH_SLOW_STARTS if trials.starts_slowly else 1 + delta
+    return [it for it in firsts if not shown or it in shown or (it.gain or 0.0) >= least]

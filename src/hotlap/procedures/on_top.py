@@ -18,7 +18,7 @@ from hotlap.procedures.budget import RESERVE_MARGIN
 from hotlap.procedures.compose import Composition, Part, beyond_noise, may_gain, plan_of, split
 from hotlap.procedures.prospects import Prospect
 from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, affordable_screening, screen, screenings
-from hotlap.procedures.verify import LAST_RESORT_ROUNDS, verification_cost
+from hotlap.procedures.verify import last_resort_rounds, verification_cost
 from hotlap.records import Plan
 
 
@@ -28,32 +28,43 @@ def with_the_best_on_top(
     """The same levers and, if launches on top of them show its gain, the best of those that need a process of their own
     and were not chosen, for each cause that these answer.
 
-    The most promising of these levers, as many as fit, have one replicate. It is taken only if the proof and the
-    verification of the levers chosen so far still fit after it. ``noise`` is that of one replicate, as a share.
+    The most promising of these levers, as many as fit, have one replicate. Those that gain too, but less than another
+    one for the same cause, have one more on top of that. A lever is taken only if the proof and the verification of the
+    levers chosen so far still fit after it. ``noise`` is that of one replicate, as a share.
     """
     if not any(it.comparison is not None for it in found.parts):
         return found
-    plan = plan_of(found.parts)
-    rounds = min(trials.rounds, LAST_RESORT_ROUNDS)
-    trials.reserve_seconds = RESERVE_MARGIN * verification_cost(trials, prover, plan, rounds)
     promising = _promising(trials, draft, found, prospects, noise)
+    found, rivals = _with_the_best(trials, draft, prover, found, promising, noise)
+    together, _ = _with_the_best(trials, draft, prover, found, rivals, noise)
+    return replace(together, spare=found.spare)
+
+
+def _with_the_best(
+    trials: Trials, draft: StudyDraft, prover: Prover, found: Composition, promising: Sequence[Prospect], noise: float
+) -> tuple[Composition, Sequence[Prospect]]:
+    """The levers with the best of these on top, and those that gain, but less than another one for the same cause."""
+    plan = plan_of(found.parts)
+    trials.reserve_seconds = RESERVE_MARGIN * verification_cost(trials, prover, plan, last_resort_rounds(trials))
     screening = affordable_screening(trials, screenings(trials, plan, [it.settings[0] for it in promising]))
     if not promising or screening is None:
-        return found
+        return found, ()
     taken = {it.lever.name: it for it in promising[: screening.settings]}
     seen = screen(trials, draft, plan, list(taken.values()), noise=noise, again=True)
     seen, doubtful = _seen_twice(trials, draft, plan, taken, seen, noise)
     gains = {name: choices[0].gain or 0.0 for name, choices in seen.items()}
     far, least = beyond_noise(trials, noise), 1 + trials.options.delta
-    shown = _one_for_each_cause(taken, {it: gain for it, gain in gains.items() if gain >= far and it not in doubtful})
+    clear = {it: gain for it, gain in gains.items() if gain >= far and it not in doubtful}
+    shown = _one_for_each_cause(taken, clear)
     exact = {it: gain for it, gain in gains.items() if prover.proof_for(seen[it][0].setting) == "exact"}
     spare = _one_for_each_cause(taken, {it: gain for it, gain in exact.items() if gain >= least}, besides=shown)
     open_ones = {name: it for name, it in found.left.items() if name not in taken} | seen
-    return Composition(
+    grown = Composition(
         (*found.parts, *(Part(tuple(seen[it])) for it in shown)),
         {name: it for name, it in open_ones.items() if name not in shown},
         tuple(Part(tuple(seen[it])) for it in spare),
     )
+    return grown, [taken[it] for it in sorted(clear, key=clear.__getitem__, reverse=True) if it not in shown]
 
 
 def _one_for_each_cause(

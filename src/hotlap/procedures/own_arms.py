@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.trials import FEWEST_ARMS, Trials
 from hotlap.procedures.compose import CLEAR, Part, plan_of
-from hotlap.procedures.verify import LAST_RESORT_ROUNDS, verification_cost
+from hotlap.procedures.verify import last_resort_rounds, verification_cost
 
 _MOST_FOR_A_CLEAR_LEVER = 0.5
 """The share of the time left after a verification that a further arm may take, for a lever that is clear without."""
@@ -36,7 +36,7 @@ def arms_that_fit(trials: Trials, parts: Sequence[Part]) -> list[str] | None:
         if trials.fits(cost):
             return without
         chosen.pop()
-    least = verification_cost(trials, None, plan, min(trials.rounds, LAST_RESORT_ROUNDS))
+    least = verification_cost(trials, None, plan, last_resort_rounds(trials))
     return [] if trials.fits(least) else None
 
 

@@ -27,7 +27,7 @@ from hotlap.procedures.compose import Part, plan_of
 from hotlap.procedures.own_arms import arms_that_fit
 from hotlap.procedures.screen import Screened
 from hotlap.procedures.verdicts import as_a_whole, no_gain, of_quality, unverified
-from hotlap.procedures.verify import LAST_RESORT_ROUNDS, Verification, measure_plan, verification_cost
+from hotlap.procedures.verify import Verification, last_resort_rounds, measure_plan, verification_cost
 from hotlap.records import (
     Comparison,
     Failed,
@@ -195,7 +195,7 @@ class Together:
 
     def _fits(self, plan: Plan) -> bool:
         """Whether the proof of the plan fits, and its verification after it."""
-        verification = verification_cost(self._trials, None, plan, self._last_resort_rounds)
+        verification = verification_cost(self._trials, None, plan, last_resort_rounds(self._trials))
         return self._trials.fits(self._prover.cost(plan) + verification)
 
     # -- fresh launches -----------------------------------------------------------------------
@@ -203,10 +203,6 @@ class Together:
     @property
     def _fewest_rounds(self) -> int:
         return min(self._trials.rounds, FEWEST_ROUNDS)
-
-    @property
-    def _last_resort_rounds(self) -> int:
-        return min(self._trials.rounds, LAST_RESORT_ROUNDS)
 
     def _idle(self, found: Verification, quality: Quality) -> Setting | None:
         """A lever without a proven gain next to the others.

@@ -25,8 +25,9 @@ from hotlap.records import Comparison, Plan, Quality, Replicate, Run
 MORE_REPLICATES = speed.ANALYSES[-1]
 """The second analysis, if the first is inconclusive, and the share of false positives that it may spend."""
 
-LAST_RESORT_ROUNDS = 5
-"""Fewer rounds than usual, if no more fit: a verification with a wide interval is better than none."""
+_LAST_RESORT_ROUNDS, _OF_LONG_BLOCKS = 5, 3
+_LONG_SECONDS = 1.0
+"""Three blocks of this length measure for longer than five usual ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,16 @@ def verification_cost(
     return trials.replicates_seconds(arms, speed.HEADLINE_REPLICATES, rounds or trials.rounds) + proof
 
 
+def last_resort_rounds(trials: Trials) -> int:
+    """Fewer rounds than usual, if no more fit: a verification with a wide interval is better than none. Of long blocks,
+    which slow steps make, the fewest."""
+    is_long = trials.costs.shape.round_seconds >= _LONG_SECONDS
+    return min(trials.rounds, _OF_LONG_BLOCKS if is_long else _LAST_RESORT_ROUNDS)
+
+
 def can_verify(trials: Trials, prover: Prover, plan: Plan) -> bool:
     """Whether the verification still fits, with few rounds if need be: what was kept for it was only an estimate."""
-    return trials.fits(verification_cost(trials, prover, plan, min(trials.rounds, LAST_RESORT_ROUNDS)))
+    return trials.fits(verification_cost(trials, prover, plan, last_resort_rounds(trials)))
 
 
 def _arms(plan: Plan, without: Sequence[str]) -> list[Plan]:
@@ -67,7 +75,7 @@ def _arms(plan: Plan, without: Sequence[str]) -> list[Plan]:
 
 def _fit_rounds(trials: Trials, arms: Sequence[Plan], replicates: int) -> None:
     """Use fewer rounds if the remaining replicates would otherwise not fit."""
-    for rounds in (trials.rounds, FEWEST_ROUNDS, LAST_RESORT_ROUNDS):
+    for rounds in (trials.rounds, FEWEST_ROUNDS, _LAST_RESORT_ROUNDS, last_resort_rounds(trials)):
         if rounds <= trials.rounds and trials.fits(trials.replicates_seconds(arms, replicates, rounds)):
             trials.rounds = rounds
             return

@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-from hotlap.measure.speed import warmed_up
+from hotlap.measure.speed import fewest_warm_up_steps, warmed_up
 from hotlap.records import Assignment, Block, Completed, Proceed, Run, Stopped, TurnRequest
 from hotlap.trial.child import Child
 
@@ -121,11 +121,11 @@ def start_together(children: Sequence[Child], deadline: float = math.inf, *, all
 
 
 def warm_up(child: Child, request: TurnRequest, deadline: float, *, configuration: int | None = None) -> int | None:
-    """Blocks, half as long as those that count, until their times stop falling and as many steps as requested are done.
-    Returns how many steps make a block that is long enough, or None when the child is over."""
+    """Blocks, half as long as those that count and of fewer steps, until their times stop falling and as many steps as
+    requested are done. Returns how many steps make a block that is long enough, or None when the child is over."""
     began = time.perf_counter()
     long_enough_seconds = request.block_seconds / 2
-    steps = max(1, request.block_steps // 2)
+    steps = fewest_warm_up_steps(request.block_steps)
     times: list[float] = []
     while True:
         block = child.run_block(_order(steps, _lead_in(request), configuration))
