@@ -54,7 +54,7 @@ def affordable_way(trials: Trials, prover: Prover, plan: Plan, candidate: Plan) 
         trial = first_analysis_cost(trials, plan, candidate, rounds) + proof
         if trial + RESERVE_MARGIN * verification_cost(trials, None, candidate, rounds) <= left:
             return Way(rounds)
-    straight = verification_cost(trials, None, candidate, few) + proof
+    straight = verification_cost(trials, None, candidate, last_resort_rounds(trials)) + proof
     return Way(few, straight=True) if not plan.settings and straight <= left else None
 
 

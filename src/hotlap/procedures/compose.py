@@ -115,6 +115,35 @@ def compose(
     return Composition((*parts, *added), {**left, **not_added})
 
 
+def faster_together(trials: Trials, found: Composition, prospects: Sequence[Prospect], noise: float) -> Composition:
+    """The same or, where no lever promises enough by itself, those that look faster, one for each cause.
+
+    Launches may show the gain of all where they show that of none. It must be more than the noise of a replicate.
+    """
+    if found.parts:
+        return found
+    firsts = {name: choices[0].gain or 0.0 for name, choices in found.left.items()}
+    gains = {name: gain for name, gain in firsts.items() if gain >= 1 + trials.options.delta}
+    chosen = one_for_each_cause({it.lever.name: it for it in prospects}, gains)
+    if len(chosen) < 2 or math.prod(gains[it] for it in chosen) < beyond_noise(trials, noise):
+        return found
+    parts = tuple(Part(tuple(found.left[it]), found.left[it][0].comparison) for it in chosen)
+    return Composition(parts, {name: it for name, it in found.left.items() if name not in chosen})
+
+
+def one_for_each_cause(
+    taken: Mapping[str, Prospect], gains: Mapping[str, float], besides: Sequence[str] = ()
+) -> list[str]:
+    """The best levers by their gains, one for each cause that they answer; none for a cause of those ``besides``."""
+    causes = {name: set(it.lever.addresses) for name, it in taken.items()}
+    chosen: list[str] = []
+    for name in sorted(gains, key=gains.__getitem__, reverse=True):
+        others = (*besides, *chosen)
+        if name not in others and not any(causes[name] & causes[it] for it in others):
+            chosen.append(name)
+    return chosen
+
+
 def _waiting(prospects: Sequence[Prospect]) -> Hopeful:
     """Levers of which nothing was measured."""
     return {it.lever.name: [Screened(setting) for setting in it.settings] for it in prospects}

@@ -15,7 +15,7 @@ from hotlap.experiment.findings import precedence
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Trials
 from hotlap.procedures.budget import RESERVE_MARGIN
-from hotlap.procedures.compose import Composition, Part, beyond_noise, may_gain, plan_of, split
+from hotlap.procedures.compose import Composition, Part, beyond_noise, may_gain, one_for_each_cause, plan_of, split
 from hotlap.procedures.prospects import Prospect
 from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, affordable_screening, screen, screenings
 from hotlap.procedures.verify import last_resort_rounds, verification_cost
@@ -55,9 +55,9 @@ def _with_the_best(
     gains = {name: choices[0].gain or 0.0 for name, choices in seen.items()}
     far, least = beyond_noise(trials, noise), 1 + trials.options.delta
     clear = {it: gain for it, gain in gains.items() if gain >= far and it not in doubtful}
-    shown = _one_for_each_cause(taken, clear)
+    shown = one_for_each_cause(taken, clear)
     exact = {it: gain for it, gain in gains.items() if prover.proof_for(seen[it][0].setting) == "exact"}
-    spare = _one_for_each_cause(taken, {it: gain for it, gain in exact.items() if gain >= least}, besides=shown)
+    spare = one_for_each_cause(taken, {it: gain for it, gain in exact.items() if gain >= least}, besides=shown)
     open_ones = {name: it for name, it in found.left.items() if name not in taken} | seen
     grown = Composition(
         (*found.parts, *(Part(tuple(seen[it])) for it in shown)),
@@ -65,19 +65,6 @@ def _with_the_best(
         tuple(Part(tuple(seen[it])) for it in spare),
     )
     return grown, [taken[it] for it in sorted(clear, key=clear.__getitem__, reverse=True) if it not in shown]
-
-
-def _one_for_each_cause(
-    taken: Mapping[str, Prospect], gains: Mapping[str, float], besides: Sequence[str] = ()
-) -> list[str]:
-    """The best levers by their gains, one for each cause that they answer; none for a cause of those ``besides``."""
-    causes = {name: set(it.lever.addresses) for name, it in taken.items()}
-    chosen: list[str] = []
-    for name in sorted(gains, key=gains.__getitem__, reverse=True):
-        others = (*besides, *chosen)
-        if name not in others and not any(causes[name] & causes[it] for it in others):
-            chosen.append(name)
-    return chosen
 
 
 def _seen_twice(

@@ -47,7 +47,7 @@ from hotlap.procedures.budget import (
     rounded_up,
     share_for_causes,
 )
-from hotlap.procedures.compose import compose, plan_of, slow_and_not_asked_for, switched_promise_more
+from hotlap.procedures.compose import compose, faster_together, plan_of, slow_and_not_asked_for, switched_promise_more
 from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.on_top import with_the_best_on_top
@@ -188,10 +188,9 @@ class Search(Ladder):
         self._screen_the_rest()
         trials, options = self._trials, self._trials.options
         left_out = [name for name in self._untried if self._is_open(name)]
-        if not left_out and not options.quick and self._close_without_sizes(text):
-            return
         if not left_out and not options.quick:
-            self._draft.close("finished", text)
+            if not self._close_without_sizes(text):
+                self._draft.close("finished", text)
             return
         if self._compared:
             candidates = [self._untried[it] for it in left_out]
@@ -273,6 +272,7 @@ class Search(Ladder):
             switched_first=is_short and switched_promise_more(prospects, self._findings),
             later=slow_and_not_asked_for(prospects, self._findings) if is_tight else (),
         )
+        found = faster_together(self._trials, found, prospects, noise) if is_tight else found
         if not found.parts:
             self._situation = self._baseline_situation
             return found.left
