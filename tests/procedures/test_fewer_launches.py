@@ -26,11 +26,12 @@ def without_data(situation: Situation) -> float:
     return account.wall / (account.wall - account.seconds_in("data_wait"))
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_a_few_levers_are_tried_in_all_combinations_by_their_first_launch(count: int) -> None:
+@pytest.mark.parametrize(("count", "startup"), [(2, 1.0), (3, 1.0), (3, 60.0)])
+def test_a_few_levers_are_tried_in_all_combinations_by_their_first_launch(count: int, startup: float) -> None:
     effects = {setting("half"): Effect(compute=0.5), setting("step"): Effect(optimizer=0.2)}
     names = ("half", "step", "idle")[:count]
-    study, executor = search(FakeScript(effects=effects, optimizer=0.004, **QUIET), *map(switchable, names))
+    script = FakeScript(effects=effects, optimizer=0.004, startup_seconds=startup, **QUIET)
+    study, executor = search(script, *map(switchable, names))
     assert chosen(study) == {"half", "step"}
     (only,) = shared(executor)
     assert len(only.arms) == 1 + 2**count, "all combinations, and none of them twice"
@@ -39,6 +40,16 @@ def test_a_few_levers_are_tried_in_all_combinations_by_their_first_launch(count:
         verdict = outcomes(study)["idle"].verdict
         assert isinstance(verdict, NoGain) and "Within one launch" in verdict.reason
         assert outcomes(study)["idle"].trial_seconds > 0
+
+
+def test_of_three_levers_each_is_measured_before_those_that_gain_are_combined_if_time_is_short() -> None:
+    effects = {setting("half"): Effect(compute=0.5), setting("step"): Effect(optimizer=0.2)}
+    script = FakeScript(effects=effects, optimizer=0.004, startup_seconds=1.0, **QUIET)
+    study, executor = search(script, *map(switchable, ("half", "step", "idle")), budget_seconds=240.0)
+    assert chosen(study) == {"half", "step"}
+    alone, together = ([{one.lever for one in arm.plan.settings} for arm in it.arms] for it in shared(executor))
+    assert alone == [set(), set(), {"half"}, {"step"}, {"idle"}]
+    assert together == [set(), set(), {"half"}, {"step"}, {"half", "step"}]
 
 
 def test_of_several_settings_the_best_is_chosen_before_combinations_are_tried() -> None:

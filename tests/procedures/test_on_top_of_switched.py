@@ -141,17 +141,30 @@ def test_the_launch_of_each_by_itself_leaves_time_to_combine_them() -> None:
 
 
 class Slight(Growing):
-    """What it keeps gains some 5 % next to the other lever: noise of one replicate may explain that."""
+    """What it keeps gains a little next to the other lever: noise of one replicate may explain that."""
+
+    left = 1.0
 
     def phases(self, plan: Plan, *, replay: bool = False) -> dict[str, float]:
         seconds = FakeScript.phases(self, plan, replay=replay)
         if {"keep", "half"} <= {it.lever for it in plan.settings}:
-            seconds["compute"] *= 0.925
+            seconds["compute"] *= self.left
         return seconds
 
 
-def test_a_gain_that_noise_may_explain_is_measured_twice() -> None:
-    script = Slight(effects={**HALF, **STEP}, optimizer=0.004, **QUIET)
+class FivePercent(Slight):
+    left = 0.925
+
+
+class LessThanTheNoiseOfOneReplicate(Slight):
+    """3.7 %, and a replicate that shows 4 % is enough by itself."""
+
+    left = 0.945
+
+
+@pytest.mark.parametrize("kind", [FivePercent, LessThanTheNoiseOfOneReplicate])
+def test_a_gain_that_noise_may_explain_is_measured_twice(kind: type[Slight]) -> None:
+    script = kind(effects={**HALF, **STEP}, optimizer=0.004, **QUIET)
     study, executor = search(script, switchable("half"), switchable("step"), lever("keep", proof="exact"))
     before = executor.replicates[: executor.replicates.index(executor.fresh()[0])]
     assert sum({"half", "step", "keep"} in names_of(it) for it in before) == 2

@@ -38,7 +38,7 @@ def test_of_those_for_one_cause_only_the_best_is_among_them() -> None:
     effects = {setting(it): Effect(compute=LITTLE) for it in NAMES}
     same = (replace(lever(it, proof="exact"), addresses=("one-cause",)) for it in NAMES[1:])
     other = replace(lever("one", proof="exact"), addresses=("another",))
-    study, executor = search(FakeScript(effects=effects, **QUIET), other, *same, budget_seconds=130.0)
+    _, executor = search(FakeScript(effects=effects, **QUIET), other, *same, budget_seconds=130.0)
     first = {it.lever for it in executor.fresh()[0].arms[2].plan.settings}
     assert "one" in first and len(first) == 2
 

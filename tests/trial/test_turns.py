@@ -47,6 +47,13 @@ def test_every_round_has_a_block_of_every_arm(executor: LocalExecutor, assign: A
         assert max(earlier) < min(later)
 
 
+def test_warm_up_has_fewer_steps_where_these_are_slow(executor: LocalExecutor, assign: Assign) -> None:
+    turns = take_turns(executor, assign("--step-seconds", 0.05), block_steps=8, rounds=1)
+    (run,) = turns.runs
+    first, *others = [it.steps for it in run.blocks]
+    assert first == 2 and max(others[:-1]) < 8 <= others[-1]
+
+
 def test_the_order_is_random_and_repeatable(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
     def order(seed: int) -> list[list[int]]:
         turns = take_turns(executor, assign(), assign(), assign(), order_seed=seed, rounds=6)

@@ -26,6 +26,7 @@ from hotlap.experiment.observe import Observation
 from hotlap.experiment.quiet import quietly
 from hotlap.experiment.trials import Trials
 from hotlap.files import read_bounded
+from hotlap.measure.parity.losses import FEWEST_STEPS
 from hotlap.measure.run_account import run_account
 from hotlap.records import CollectEvidence, Completed, Disturbance, Plan, Run
 from hotlap.study import PROFILE
@@ -51,7 +52,7 @@ SEARCH_SHARE = 0.04
 """The share of a search's budget for finding bottlenecks before levers are tried."""
 
 _WATCHED_SECONDS = 6.0
-_FEWEST_STEPS, _USUAL_STEPS, _MOST_STEPS = 16, 48, 200
+_USUAL_STEPS, _MOST_STEPS = 48, 200
 _USUAL_STEPS_SECONDS = 30.0
 """A slow script is observed for fewer steps than usual if these would take longer than that."""
 
@@ -174,15 +175,16 @@ def usual_length(trials: Trials) -> Length:
 
 
 def possible_lengths(trials: Trials) -> tuple[Length, ...]:
-    """The usual length, and shorter ones for short budgets."""
-    return usual_length(trials), _length(trials, _USUAL_STEPS), _length(trials, _FEWEST_STEPS)
+    """The usual length, and shorter ones for short budgets; all show whether the losses repeat those of the first run,
+    which spares a proof a launch."""
+    return usual_length(trials), _length(trials, _USUAL_STEPS), _length(trials, FEWEST_STEPS)
 
 
 def _length(trials: Trials, steps: int) -> Length:
     """That many steps, or all that the script has."""
     available = trials.costs.shape.most_steps
     most = _MOST_STEPS if available is None else min(_MOST_STEPS, available - _STEPS_BEFORE_THE_END)
-    steps = min(most, max(_FEWEST_STEPS, steps))
+    steps = min(most, max(FEWEST_STEPS, steps))
     step_seconds = trials.costs.of_steps(1)
     usual = max(_USUAL_PROFILED, min(_MOST_PROFILED, math.ceil(_FEWEST_SECONDS / step_seconds)))
     profiled = min(usual, math.ceil(_PROFILED_SECONDS / step_seconds), steps // _PROFILED_PART)

@@ -23,12 +23,24 @@ from hotlap.experiment.trials import Trials
 from hotlap.measure.speed import upper_end_within_launch
 from hotlap.procedures.combine import FEW, Combination, combine, shows_gain
 from hotlap.procedures.prospects import Prospect
-from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, can_switch, screen, screen_one
+from hotlap.procedures.screen import (
+    WORTH_SLOW_STARTS,
+    Hopeful,
+    Screened,
+    can_switch,
+    screen,
+    screen_one,
+    screenings_of_plans,
+)
 from hotlap.procedures.verdicts import no_gain_within_launch
 from hotlap.records import Comparison, Finding, Move, Outcome, Plan, Run, Setting
 
 CLEAR = 1.15
 """The gain of a single replicate that noise cannot explain."""
+
+_PAIR = 2
+_SMALL_SHARE = 0.15
+"""Of the time that is left, for all combinations of three levers, of which some may gain nothing."""
 
 After: TypeAlias = Callable[[Plan, Run], Sequence[Prospect]]
 """The levers worth screening on top of a plan, given a run of it."""
@@ -177,19 +189,26 @@ def _only(names: Collection[str], after: After, plan: Plan, run: Run) -> Sequenc
     return [it for it in after(plan, run) if it.lever.name in names]
 
 
-def combined_at_once(switched: Sequence[Prospect]) -> bool:
+def combined_at_once(trials: Trials, switched: Sequence[Prospect]) -> bool:
     """Whether the first launch of these levers has all their combinations: there are few, with one setting each.
 
-    More of them first take turns by themselves, since those without any effect would make the rounds long.
+    More than two first take turns by themselves where time is short, since those without any effect make the rounds
+    long; but not where the script starts slowly, and one more launch takes longer than that.
     """
-    return 1 < len(switched) <= FEW and all(len(it.settings) == 1 for it in switched)
+    if not 1 < len(switched) <= FEW or any(len(it.settings) > 1 for it in switched):
+        return False
+    if len(switched) == _PAIR or trials.starts_slowly:
+        return True
+    plans = [plans_of.EMPTY] * (2 ** len(switched) + 1)
+    screening = next(screenings_of_plans(trials, plans), None)
+    return screening is None or screening.seconds <= _SMALL_SHARE * trials.left_seconds
 
 
 def _switched(
     trials: Trials, draft: StudyDraft, base: Plan, switched: Sequence[Prospect], noise: float
 ) -> tuple[list[Part], Hopeful]:
     """The best combination of levers that a process can switch, and those that one launch cannot decide."""
-    if combined_at_once(switched):
+    if combined_at_once(trials, switched):
         before = trials.spent_seconds
         together = combine(trials, draft, base, [it.settings[0] for it in switched])
         if together is not None:

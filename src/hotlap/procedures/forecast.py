@@ -127,7 +127,7 @@ def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> F
     launches, seconds = _screenings(trials, _settings(launched))
     in_one_launch = next(_screenings_of_switched(trials, switched), None)
     if in_one_launch is not None:
-        times = 1 if combined_at_once(switched) else min(2, len(switched))
+        times = 1 if combined_at_once(trials, switched) else min(2, len(switched))
         launches += times
         seconds += times * in_one_launch.seconds
     settings = _settings(prospects)
@@ -157,7 +157,7 @@ def _on_top(trials: Trials, launched: Sequence[Prospect]) -> tuple[Launches, ...
 def _screenings_of_switched(trials: Trials, switched: Sequence[Prospect]) -> Iterator[Screening]:
     """Each by itself, or all combinations of a few."""
     settings = _settings(switched)
-    if not combined_at_once(switched):
+    if not combined_at_once(trials, switched):
         return screenings_in_one_launch(trials, plans_of.EMPTY, settings)
     combinations = 2 ** len(settings)  # one of them is no lever, which runs twice
     return screenings_of_plans(trials, [plans_of.EMPTY] * (combinations + 1))

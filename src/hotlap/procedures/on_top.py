@@ -51,10 +51,9 @@ def _with_the_best(
         return found, ()
     taken = {it.lever.name: it for it in promising[: screening.settings]}
     seen = screen(trials, draft, plan, list(taken.values()), noise=noise, again=True)
-    seen, doubtful = _seen_twice(trials, draft, plan, taken, seen, noise)
+    seen, enough = _seen_twice(trials, draft, plan, taken, seen, noise)
     gains = {name: choices[0].gain or 0.0 for name, choices in seen.items()}
-    far, least = beyond_noise(trials, noise), 1 + trials.options.delta
-    clear = {it: gain for it, gain in gains.items() if gain >= far and it not in doubtful}
+    clear, least = {it: gains[it] for it in gains if gains[it] >= enough[it]}, 1 + trials.options.delta
     shown = one_for_each_cause(taken, clear)
     exact = {it: gain for it, gain in gains.items() if prover.proof_for(seen[it][0].setting) == "exact"}
     spare = one_for_each_cause(taken, {it: gain for it, gain in exact.items() if gain >= least}, besides=shown)
@@ -69,18 +68,22 @@ def _with_the_best(
 
 def _seen_twice(
     trials: Trials, draft: StudyDraft, plan: Plan, taken: Mapping[str, Prospect], seen: Hopeful, noise: float
-) -> tuple[Hopeful, list[str]]:
-    """The same with the mean of two replicates for gains that may be noise, less than twice that of one; and those of
-    them for which there was no time. In the verification a lever may take as many launches as the plan."""
-    far = beyond_noise(trials, noise)
-    doubtful = [name for name, (first, *_) in seen.items() if far <= (first.gain or 0.0) < far * (1 + noise)]
+) -> tuple[Hopeful, Mapping[str, float]]:
+    """The same with the mean of two replicates for gains that may be noise, and for each lever the gain that is not.
+
+    Those are gains of less than twice the noise of one replicate, and of at least the noise of that mean. Without time
+    for a second replicate, no such gain is enough: in the verification a lever may take as many launches as the plan.
+    """
+    once, twice = beyond_noise(trials, noise), beyond_noise(trials, noise / math.sqrt(2))
+    doubtful = [name for name, (first, *_) in seen.items() if twice <= (first.gain or 0.0) < once * (1 + noise)]
     again = screen(trials, draft, plan, [taken[it] for it in doubtful], noise=noise, again=True) if doubtful else {}
-    twice = {name: second.gain for name, (second, *_) in again.items() if second.gain is not None}
+    seconds = {name: second.gain for name, (second, *_) in again.items() if second.gain is not None}
     found = {name: it for name, it in seen.items() if name not in doubtful or name in again}
-    for name, gain in twice.items():
+    for name, gain in seconds.items():
         first = seen[name][0]
         found[name] = [replace(first, gain=math.sqrt((first.gain or 0.0) * gain))]
-    return found, [it for it in doubtful if it not in twice]
+    enough = {name: twice if name in seconds else math.inf if name in doubtful else once for name in found}
+    return found, enough
 
 
 def _promising(
