@@ -33,7 +33,7 @@ def is_simulated() -> bool:
 
 
 def machine_line() -> str:
-    """One line that names processor, cores, memory and accelerators."""
+    """One line that names processor, the formats that it multiplies in hardware, cores, memory and accelerators."""
     from hotlap.machine.facts import machine_facts
 
     machine = machine_facts()
@@ -41,7 +41,8 @@ def machine_line() -> str:
     if is_simulated():
         accelerators = f"a simulated {accelerators}: there is no such device"
     gibibytes = machine.memory_bytes / 2**30
-    return f"{machine.processor}, {machine.cores} cores, {gibibytes:.0f} GiB, {accelerators}"
+    native = ", ".join(machine.native_dtypes)
+    return f"{machine.processor} (native {native}), {machine.cores} cores, {gibibytes:.0f} GiB, {accelerators}"
 
 
 def today() -> str:

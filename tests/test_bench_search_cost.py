@@ -23,6 +23,7 @@ from bench.search_cost.__main__ import (
     Case,
     Row,
     Search,
+    _key,
     launches_in,
     text_of,
     until_a_plan_was_verified,
@@ -173,10 +174,18 @@ def test_each_goal_is_said_to_be_reached_or_missed() -> None:
     assert missed.count(": missed, ") == 3 and "reached" not in missed
 
 
-def test_rows_of_another_machine_or_day_name_it() -> None:
+def test_each_row_says_when_and_where_it_was_measured() -> None:
     here = searched(machine=machine_line(), date=today())
-    assert "By earlier runs" not in text_of([here, searched()])
-    elsewhere = searched(machine="another machine, 64 cores", date=today())
-    assert f"- slow_start.py, start-up 60 s, this: {today()}, another machine, 64 cores." in text_of([here, elsewhere])
-    before = searched(machine=machine_line(), date="2026-01-02")
-    assert f"- slow_start.py, start-up 60 s, this: 2026-01-02, {machine_line()}." in text_of([here, before])
+    elsewhere = searched(machine="another machine, 64 cores", date="2026-01-02")
+    text = text_of([here, elsewhere, searched()])
+    rows = [line for line in text.splitlines() if line.startswith("| slow_start.py")]
+    assert [it.split("|")[-2].strip() for it in rows] == ["1", "2", "3"]
+    assert f"1. {today()}, {machine_line()}" in text and "2. 2026-01-02, another machine, 64 cores" in text
+    assert "3. unknown day, unknown machine" in text
+    assert "reached, 18.3 min (another machine, 64 cores)." in text
+
+
+def test_what_another_machine_measured_stays_in_the_table() -> None:
+    old = searched(machine="another machine, 64 cores", date="2026-01-02")
+    here = searched(machine=machine_line(), date=today())
+    assert _key(old) != _key(here) == _key(msgspec.structs.replace(here, date="2026-01-03"))

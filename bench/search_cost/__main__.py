@@ -154,34 +154,37 @@ def text_of(rows: list[Row]) -> str:
         "processor",
         "verified speedup",
         "levers kept",
+        "run",
     )
+    runs = _runs(rows)
     return "\n".join(
         (
             "Whole searches: all levers, the plan verified; examples with a budget. A launch is a process of the "
             "script; the start-up is how long the script sleeps before its loop. A search goes on after its first "
             "verified plan if other levers may still add to it; ended there, it would have that plan.",
             "",
-            table(heads, [_cells(it) for it in rows]),
+            table(heads, [(*_cells(it), str(runs[_run(it)])) for it in rows]),
             "",
-            *earlier(rows),
+            "Runs of other days were by earlier versions:",
+            "",
+            *(f"{number}. {it[0] or 'unknown day'}, {it[1] or 'unknown machine'}" for it, number in runs.items()),
+            "",
             *goals_of([it for it in rows if it.version == HERE]),
         )
     )
 
 
-def earlier(rows: list[Row]) -> list[str]:
-    """What was measured on other machines or days than the last rows: by earlier versions too."""
-    here = (machine_line(), today())
-    lines = [
-        f"- {it.script}, start-up {it.startup_seconds:g} s, {it.version}: {it.date}, {it.machine}."
-        for it in rows
-        if it.machine and (it.machine, it.date) != here
-    ]
-    return ["By earlier runs:", "", *lines, ""] if lines else []
+def _run(row: Row) -> tuple[str, str]:
+    return row.date, row.machine
+
+
+def _runs(rows: list[Row]) -> dict[tuple[str, str], int]:
+    """The days and machines of these rows, the latest day first, with a number for each."""
+    return {it: number for number, it in enumerate(sorted(set(map(_run, rows)), reverse=True), start=1)}
 
 
 def goals_of(rows: list[Row]) -> list[str]:
-    """A line for each goal that the rows can show to be reached or missed."""
+    """A line for each goal that the rows can show to be reached or missed, on each machine."""
     slow = [it for it in rows if it.script == SLOW_START.name]
     slowest = [it for it in slow if it.startup_seconds == STARTUPS[-1]]
     examples = [it for it in rows if it.script != SLOW_START.name]
@@ -194,14 +197,18 @@ def goals_of(rows: list[Row]) -> list[str]:
         seconds = it.first_seconds or it.wall_seconds
         reached = it.speedup is not None and seconds <= MOST_SECONDS_OF_A_SLOW_START
         goal = f"A verified plan in {MOST_SECONDS_OF_A_SLOW_START / 60:.0f} min for a start-up of {STARTUPS[-1]:.0f} s"
-        lines.append(f"- {goal}: {_reached(reached)}, {seconds / 60:.1f} min.")
+        lines.append(f"- {goal}: {_reached(reached)}, {seconds / 60:.1f} min{_on(it)}.")
     for it in examples:
         seconds = it.first_seconds or it.wall_seconds
         reached = it.speedup is not None and bool(it.levers) and seconds <= EXAMPLE_BUDGET_SECONDS
         goal = f"A verified plan of {it.script} in {EXAMPLE_BUDGET_SECONDS / 60:.0f} min"
         ended = f"{seconds / 60:.1f} min" if reached else f"{it.status} after {it.wall_seconds / 60:.1f} min"
-        lines.append(f"- {goal}: {_reached(reached)}, {ended}.")
+        lines.append(f"- {goal}: {_reached(reached)}, {ended}{_on(it)}.")
     return lines
+
+
+def _on(row: Row) -> str:
+    return f" ({row.machine})" if row.machine else ""
 
 
 def _reached(is_reached: bool) -> str:
@@ -370,8 +377,8 @@ def _row_of(found: Any) -> Row:
     return msgspec.convert(found, Row)
 
 
-def _key(row: Row) -> tuple[str, float, str]:
-    return row.script, row.startup_seconds, row.version
+def _key(row: Row) -> tuple[str, float, str, str]:
+    return row.script, row.startup_seconds, row.version, row.machine
 
 
 def _cells(row: Row) -> tuple[str, ...]:

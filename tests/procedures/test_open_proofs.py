@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from fake_levers import lever
-from fake_script import Effect, FakeScript
-from test_together import QUIET, chosen, kept, outcomes, proof_runs, search, switchable
+from collections.abc import Sequence
 
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeScript
+from test_together import QUIET, Counting, chosen, kept, outcomes, proof_runs, search, switchable
+
+from hotlap.experiment.options import Options
 from hotlap.plan import setting
-from hotlap.records import NotVerified, Study
+from hotlap.procedures.search import tune
+from hotlap.records import LaunchRequest, NotVerified, Run, Study
 
 FASTER = {
     setting("half"): Effect(compute=0.5, loss=1.002),
@@ -41,6 +45,33 @@ def test_a_lever_that_changes_less_is_verified_next_to_one_that_the_noise_hides(
     not_verified(study, "half")
     assert kept(study, "step").comparison.quality is not None
     assert len(executor.fresh()) == 5
+
+
+class Grouped(Counting):
+    """Keeps the levers of launches that start together."""
+
+    def __init__(self, script: FakeScript) -> None:
+        super().__init__(script)
+        self.groups: list[list[set[str]]] = []
+
+    def launch_together(self, requests: Sequence[LaunchRequest]) -> tuple[Run, ...]:
+        self.groups.append([{it.lever for it in one.assignment.plan.settings} for one in requests])
+        return super().launch_together(requests)
+
+
+def test_several_levers_that_the_noise_may_hide_are_proved_by_themselves_at_the_same_time() -> None:
+    names = ("half", "step", "more")
+    effects = {setting(name): Effect(compute=0.8, optimizer=0.5, loss=1.002) for name in names}
+    script = FakeScript(effects={**effects, setting("feed"): Effect(data=0.05)}, nudge=0.03, optimizer=0.004, **QUIET)
+    executor = Grouped(script)
+    levers = named(*map(switchable, names), lever("feed", proof="exact"))
+    study = tune(WORKLOAD, Options(), executor, levers=levers, clock=executor.clock)
+    assert chosen(study) == {"feed"}
+    for name in names:
+        not_verified(study, name)
+    of_pairs = [it for it in executor.groups if it and all(len(one) == 2 for one in it)]
+    assert [sorted(map(sorted, it)) for it in of_pairs] == [[["feed", "half"], ["feed", "more"], ["feed", "step"]]]
+    assert len(proof_runs(executor)) == 5 + 3
 
 
 def test_where_the_script_allows_no_proof_none_is_tried_lever_by_lever() -> None:

@@ -84,6 +84,9 @@ class Prover(ABC):
     def prove(self, plan: Plan) -> Quality | Failure:
         """Compare the plan with the unmodified baseline; a Failure if the plan's own run failed."""
 
+    def prepare(self, plans: Sequence[Plan]) -> None:  # noqa: B027
+        """Make at the same time what the proofs of these plans need, where a kind of proof can."""
+
     @abstractmethod
     def prove_exact(self, replicates: Sequence[Replicate]) -> Quality:
         """The same for exact levers, from the timing runs if these suffice: arms 0 (reference), 1 (repeat) and 2."""
@@ -128,6 +131,9 @@ class ParityProver(Prover):
         if plan not in self._verdicts:
             self._verdicts[plan] = self._judge(plan)
         return self._verdicts[plan]
+
+    def prepare(self, plans: Sequence[Plan]) -> None:
+        self._make([(plan, kind) for plan in plans for kind in self._kinds(plan)])
 
     def compared_runs(self, plan: Plan) -> tuple[Run, Run] | None:
         baseline, candidate = self._runs.get((plans_of.EMPTY, "baseline")), self._runs.get((plan, "candidate"))
@@ -185,13 +191,17 @@ class ParityProver(Prover):
         return tuple(kinds)
 
     def _runs_of(self, plan: Plan, kinds: Sequence[str]) -> dict[str, Run]:
-        """These runs of the plan's proof by name; those still missing start at the same time."""
+        """These runs of the plan's proof by name."""
+        self._make([(plan, it) for it in kinds])
+        return {it: self._runs[_owner(plan, it), it] for it in kinds}
+
+    def _make(self, wanted: Sequence[tuple[Plan, str]]) -> None:
+        """Make those of these runs of plans' proofs that are still missing; they start at the same time."""
         self._steps = self.steps
-        names = {it: (_owner(plan, it), it) for it in kinds}
-        missing = [it for it in names.values() if it not in self._runs]
-        wanted = [(self._assignment(plan, *it), self._steps_of(plan, it[1])) for it in missing]
-        self._runs.update(zip(missing, self._trials.launch_together(wanted), strict=True))
-        return {kind: self._runs[it] for kind, it in names.items()}
+        plans = {(_owner(plan, kind), kind): plan for plan, kind in wanted}
+        missing = [it for it in plans if it not in self._runs]
+        launches = [(self._assignment(plans[it], *it), self._steps_of(plans[it], it[1])) for it in missing]
+        self._runs.update(zip(missing, self._trials.launch_together(launches), strict=True))
 
     def _steps_of(self, plan: Plan, kind: str) -> int:
         """How many steps this run of a plan's proof has.

@@ -124,10 +124,12 @@ class Together:
             if not isinstance(quality, Failure) and is_open_for_every_lever(quality):
                 parts = self._without_unverified(parts, quality)
                 continue
-            blamed = self._culprit(parts)
-            if blamed is None:
+            blamed = self._hidden(parts) if _is_hidden(quality) else []
+            blamed = blamed or self._culprit(parts)
+            if not blamed:
                 return self._exact_alone(parts, _of_the_whole(parts, quality))
-            parts = self._without_culprit(parts, *blamed)
+            for part, found in blamed:
+                parts = self._without_culprit(parts, part, found)
         return (), None
 
     def _is_exact(self, part: Part) -> bool:
@@ -152,8 +154,21 @@ class Together:
             return self._trials.options.accept_unverified
         return quality.verdict != "lost"
 
-    def _culprit(self, parts: Sequence[Part]) -> tuple[Part, Quality | Failure] | None:
-        """The lever whose results differ or cannot be verified, with its proof; None if the budget does not allow the
+    def _hidden(self, parts: Sequence[Part]) -> list[tuple[Part, Quality | Failure]]:
+        """Where the script's own noise hides what levers change, those that cannot be verified by themselves either,
+        with their proofs. Most are such, so all are launched at the same time; none if the budget does not allow it.
+        """
+        sound = [it for it in parts if self._is_exact(it)]
+        suspects = [it for it in parts if it not in sound]
+        plans = [plan_of([*sound, it]) for it in suspects]
+        if len(suspects) < 2 or not self._fits(*plans):
+            return []
+        self._prover.prepare(plans)
+        found = [(part, self._prover.prove(plan)) for part, plan in zip(suspects, plans, strict=True)]
+        return [(part, quality) for part, quality in found if self._is_broken(quality)]
+
+    def _culprit(self, parts: Sequence[Part]) -> list[tuple[Part, Quality | Failure]]:
+        """The lever whose results differ or cannot be verified, with its proof; none if the budget does not allow the
         search.
 
         Of levers that together do not keep the results, half are proved next to those that do: either they contain the
@@ -164,16 +179,14 @@ class Together:
         while len(suspects) > 1:
             half = suspects[: len(suspects) // 2]
             if not self._fits(plan_of([*sound, *half])):
-                return None
-            if self._breaks(plan_of([*sound, *half])):
+                return []
+            if self._is_broken(self._prover.prove(plan_of([*sound, *half]))):
                 suspects = half
             else:
                 sound, suspects = [*sound, *half], suspects[len(half) :]
-        found = self._prover.prove(plan_of([*sound, *suspects]))
-        return suspects[0], found
+        return [(suspects[0], self._prover.prove(plan_of([*sound, *suspects])))]
 
-    def _breaks(self, plan: Plan) -> bool:
-        found = self._prover.prove(plan)
+    def _is_broken(self, found: Quality | Failure) -> bool:
         return isinstance(found, Failure) or not self._is_acceptable(found)
 
     def _without_culprit(self, parts: Sequence[Part], culprit: Part, found: Quality | Failure) -> Sequence[Part]:
@@ -193,10 +206,10 @@ class Together:
             return [Part(rest) if it is culprit else it for it in parts]
         return [it for it in parts if it is not culprit]
 
-    def _fits(self, plan: Plan) -> bool:
-        """Whether the proof of the plan fits, and its verification after it."""
-        verification = verification_cost(self._trials, None, plan, last_resort_rounds(self._trials))
-        return self._trials.fits(self._prover.cost(plan) + verification)
+    def _fits(self, *plans: Plan) -> bool:
+        """Whether the proofs of these plans fit, and a verification after them."""
+        verification = verification_cost(self._trials, None, plans[0], last_resort_rounds(self._trials))
+        return self._trials.fits(sum(map(self._prover.cost, plans)) + verification)
 
     # -- fresh launches -----------------------------------------------------------------------
 
@@ -261,6 +274,11 @@ class Together:
         self._outcomes[setting.lever] = Outcome(
             lever=setting.lever, setting=setting, verdict=verdict, together_with=together_with, trial_seconds=seconds
         )
+
+
+def _is_hidden(quality: Quality | Failure) -> bool:
+    """Whether results could not be verified, rather than that they differ."""
+    return not isinstance(quality, Failure) and quality.verdict == "not-verified"
 
 
 def _others(parts: Sequence[Part], part: Part) -> tuple[str, ...]:
