@@ -1,9 +1,9 @@
 """Whole searches on scripts where nothing helps, by arithmetic: how many end with a plan?
 
 The real search runs through the fake executor of the tests, whose scripts take computed times and whose levers have the
-effects that they are given: here none. Its blocks are disturbed as :mod:`bench.aa.noise` says. Three procedures are
+effects that they are given: here none. Its blocks are disturbed as :mod:`bench.aa.noise` says. Four procedures are
 compared: levers that a process can switch (trials within one launch come first), a few of them (their first launch has
-all combinations), and the same levers launched each by itself. A search that never finds anything raises no alarm
+all combinations), the same levers launched each by itself, and those of the first within a short budget. A search that never finds anything raises no alarm
 either, so the same searches are run with one lever that gains 10 %.
 """
 
@@ -46,8 +46,13 @@ SCRIPTS: Mapping[str, FakeScript] = {
 }
 """Studies take them in turns."""
 
-Procedure = Literal["within one launch first", "all combinations at once", "launches alone"]
-PROCEDURES: tuple[Procedure, ...] = ("within one launch first", "all combinations at once", "launches alone")
+Procedure = Literal["within one launch first", "all combinations at once", "launches alone", "in a short budget"]
+PROCEDURES: tuple[Procedure, ...] = (
+    "within one launch first",
+    "all combinations at once",
+    "launches alone",
+    "in a short budget",
+)
 
 
 class Searches(msgspec.Struct, kw_only=True, frozen=True):
@@ -101,7 +106,9 @@ class Cell:
     def _search(self, number: int) -> tuple[Study, int]:
         script = list(SCRIPTS.values())[number % len(SCRIPTS)]
         executor = Disturbed(_with_gain(script, self.gain), self.scenario, seed=self.seed * 1_000_000 + number)
-        study = tune(WORKLOAD, Options(), executor, levers=levers_of(self.procedure), clock=executor.clock)
+        budget_seconds = short_budget(script) if self.procedure == "in a short budget" else None
+        options = Options(budget_seconds=budget_seconds)
+        study = tune(WORKLOAD, options, executor, levers=levers_of(self.procedure), clock=executor.clock)
         return study, executor.launches
 
 
@@ -121,12 +128,18 @@ def cells(
 
 
 def levers_of(procedure: Procedure) -> Mapping[str, Lever]:
-    """Levers of both kinds of proof; how their numbers are measured, and how many there are, is what the procedures
-    differ in."""
-    switched = [lever(it) for it in (FEW_SWITCHABLE if procedure == "all combinations at once" else SWITCHABLE)]
+    """Levers of both kinds of proof, each for a cause of its own; how their numbers are measured, and how many there
+    are, is what the procedures differ in."""
+    names = FEW_SWITCHABLE if procedure == "all combinations at once" else SWITCHABLE
+    switched = [lever(it, addresses=(it,)) for it in names]
     if procedure != "launches alone":
         switched = [replace(it, switch=_never) for it in switched]
-    return named(*switched, *(lever(it, proof="exact") for it in LAUNCHED))
+    return named(*switched, *(lever(it, proof="exact", addresses=(it,)) for it in LAUNCHED))
+
+
+def short_budget(script: FakeScript) -> float:
+    """Seconds that suffice for one plan to be verified, and for little else."""
+    return 130.0 + 30.0 * script.startup_seconds
 
 
 def _never(hooks: object, setting: Setting) -> Switch:
