@@ -3,8 +3,8 @@
 The real search runs through the fake executor of the tests, whose scripts take computed times and whose levers have the
 effects that they are given: here none. Its blocks are disturbed as :mod:`bench.aa.noise` says. Four procedures are
 compared: levers that a process can switch (trials within one launch come first), a few of them (their first launch has
-all combinations), the same levers launched each by itself, and those of the first within a short budget. A search that never finds anything raises no alarm
-either, so the same searches are run with one lever that gains 10 %.
+all combinations), the same levers launched each by itself, and those of the first within a short budget. A search that
+never finds anything raises no alarm either, so the same searches are run with one lever that gains 10 %.
 """
 
 from __future__ import annotations
