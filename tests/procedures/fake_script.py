@@ -16,6 +16,7 @@ import msgspec
 import world
 from fake_steps import invariants_of, steps_of
 
+from hotlap.measure.speed import fewest_warm_up_steps
 from hotlap.records import (
     Accelerator,
     Assignment,
@@ -54,6 +55,7 @@ from hotlap.records import (
 )
 from hotlap.trial.executor import OneSlot
 
+WARM_UP_BLOCKS = 5
 WORKLOAD = Workload(kind="script", target="train.py", directory="/home/ada", python="python")
 PHASES = ("data", "compute", "optimizer")
 
@@ -259,9 +261,12 @@ class FakeExecutor(OneSlot):
             return Replicate(runs=tuple(runs), rounds=((),) * len(runs), wall_seconds=self.seconds - began)
         step_seconds = self.script.step_seconds(Plan()) * self._slowdown(request.arms[0])
         block = max(request.block_steps, math.ceil(1.25 * request.block_seconds / step_seconds)) + 1
-        rounds = min(self._rounds_until_the_end(request, block), self._rounds_in_time(request, block, levels, began))
+        warm_up = warm_up_steps(request, step_seconds) * sum(levels)
+        rounds = min(
+            self._rounds_until_the_end(request, block), self._rounds_in_time(request, block, levels, began, warm_up)
+        )
         rows = self.rows(noise, levels, rounds, one_launch=request.one_launch)
-        self._pass_time(sum(sum(row) for row in rows) * block + self._warm_up_seconds(request, block, levels, began))
+        self._pass_time(sum(sum(row) for row in rows) * block + self._warm_up_seconds(request, warm_up, began))
         if not rounds and self.script.total_steps is not None:
             ended = tuple(msgspec.structs.replace(run, ending=Completed()) for run in runs)
             return Replicate(runs=ended, rounds=((),) * len(runs), wall_seconds=self.seconds - began)
@@ -288,19 +293,20 @@ class FakeExecutor(OneSlot):
         of_round = block * len(request.arms) if request.one_launch else block
         return max(0, min(request.rounds, self.script.total_steps // of_round - 4))
 
-    def _rounds_in_time(self, request: TurnRequest, block: int, levels: list[float], began: float) -> int:
+    def _rounds_in_time(
+        self, request: TurnRequest, block: int, levels: list[float], began: float, warm_up_seconds: float
+    ) -> int:
         """How many rounds are over by then, with the margin that real ones are begun with."""
         if request.most_seconds is None:
             return request.rounds
-        left = request.most_seconds - (self.seconds - began) - 4 * block * sum(levels)
+        left = request.most_seconds - (self.seconds - began) - warm_up_seconds
         return max(0, int(left / (1.25 * block * sum(levels))))
 
-    def _warm_up_seconds(self, request: TurnRequest, block: int, levels: list[float], began: float) -> float:
-        """Four blocks of each arm, as far as there is time."""
-        whole = 4 * block * sum(levels)
+    def _warm_up_seconds(self, request: TurnRequest, whole_seconds: float, began: float) -> float:
+        """The warm-up of all arms, as far as there is time."""
         if request.most_seconds is None:
-            return whole
-        return max(0.0, min(whole, request.most_seconds - (self.seconds - began)))
+            return whole_seconds
+        return max(0.0, min(whole_seconds, request.most_seconds - (self.seconds - began)))
 
     def _run(self, arm: Assignment, steps: int, noise: random.Random) -> Run:
         script = self.script
@@ -498,3 +504,9 @@ def _processes_of(arm: Assignment) -> int:
     """As many as the launcher is given."""
     given = [it.partition("=")[2] for it in arm.workload.arguments if it.startswith("--nproc-per-node=")]
     return int(given[0]) if given else 1
+
+
+def warm_up_steps(request: TurnRequest, step_seconds: float) -> int:
+    """The steps of an arm before its first round, as blocks of half the usual length, each led in with one."""
+    half = math.ceil(1.25 * request.block_seconds / 2 / step_seconds)
+    return WARM_UP_BLOCKS * (max(fewest_warm_up_steps(request.block_steps), half) + 1)

@@ -139,13 +139,18 @@ def test_where_no_size_runs_the_reason_is_given() -> None:
     )
 
 
-@pytest.mark.parametrize("budget", [120.0, 200.0, 220.0])
+@pytest.mark.parametrize("budget", [120.0, 200.0])
 def test_a_quick_look_names_a_budget_in_which_the_batch_size_is_proved(budget: float) -> None:
     study, _ = tuned(only=("batch-size",), budget=budget)
     assert study.status == "quick-look" and study.batch_search is not None
     assert study.needed_seconds is not None and study.needed_seconds > budget
     advised, _ = tuned(only=("batch-size",), budget=study.needed_seconds)
     assert isinstance(verdict_of(advised), Kept), advised.status_text
+
+
+@pytest.mark.parametrize("budget", [240.0, 350.0, 500.0])
+def test_with_a_little_more_time_it_is_proved(budget: float) -> None:
+    assert isinstance(verdict_of(tuned(only=("batch-size",), budget=budget)[0]), Kept)
 
 
 @pytest.mark.parametrize("only", [("batch-size",), ()])

@@ -30,7 +30,7 @@ BLOCK_STEPS = 8
 _WARM_UP_BLOCKS = 5
 """How many blocks a warm-up usually has: at least four, each half as long as those that count."""
 _WARM_UP_ROUNDS = 3
-"""As many steps of a process as so many rounds may be warm-up."""
+"""No warm-up is expected to take longer than so many rounds: calls that are alike settle soon."""
 _BLOCK_MARGIN = 1.25
 _USUAL_ARMS = 3
 _CROWDING = 1.5
@@ -66,7 +66,8 @@ class Shape:
     @property
     def warm_up_seconds(self) -> float:
         """Seconds of one arm for the blocks before the first round."""
-        return _WARM_UP_BLOCKS * self._seconds_of_block(fewest_warm_up_steps(self.block_steps), self.block_seconds / 2)
+        block = self._seconds_of_block(fewest_warm_up_steps(self.block_steps), self.block_seconds / 2)
+        return min(_WARM_UP_BLOCKS * block, _WARM_UP_ROUNDS * self.round_seconds)
 
     def _seconds_of_block(self, fewest_steps: int, seconds: float) -> float:
         steps = max(fewest_steps, math.ceil(_BLOCK_MARGIN * seconds / self.step_seconds)) + 1
