@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -23,8 +24,8 @@ from bench.search_cost.__main__ import (
     Case,
     Row,
     Search,
-    _key,
     launches_in,
+    main,
     text_of,
     until_a_plan_was_verified,
 )
@@ -185,7 +186,12 @@ def test_each_row_says_when_and_where_it_was_measured() -> None:
     assert "reached, 18.3 min (another machine, 64 cores)." in text
 
 
-def test_what_another_machine_measured_stays_in_the_table() -> None:
-    old = searched(machine="another machine, 64 cores", date="2026-01-02")
-    here = searched(machine=machine_line(), date=today())
-    assert _key(old) != _key(here) == _key(msgspec.structs.replace(here, date="2026-01-03"))
+def test_what_another_machine_measured_stays_in_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "search-cost"
+    for machine, launches in (("one machine", 31), ("another machine", 22), ("one machine", 20)):
+        row = searched(machine=machine, launches=launches)
+        monkeypatch.setattr(Search, "row", lambda self, row=row: row)
+        assert main(["--startups", "60", "--out", str(out)]) == 0
+    rows = json.loads(out.with_suffix(".json").read_text())["data"]
+    assert {it["machine"]: it["launches"] for it in rows} == {"one machine": 20, "another machine": 22}
+    assert len(rows) == 2

@@ -82,7 +82,7 @@ def _seen_twice(
     for name, gain in seconds.items():
         first = seen[name][0]
         found[name] = [replace(first, gain=math.sqrt((first.gain or 0.0) * gain))]
-    enough = {name: twice if name in seconds else math.inf if name in doubtful else once for name in found}
+    enough = dict.fromkeys(found, once) | dict.fromkeys(doubtful, math.inf) | dict.fromkeys(seconds, twice)
     return found, enough
 
 

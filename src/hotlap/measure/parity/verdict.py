@@ -30,13 +30,13 @@ class ParityEvidence:
     which show whether it is repeatable (G1) and do not widen the limit of G3. ``nudged`` is the baseline with its
     initial weights moved by one unit in the last place, ``reference`` the baseline in float64 (its first step is
     enough), ``reseeded`` the baseline with other random numbers for what cannot be aligned (augmentation of a stream),
-    ``rounded`` the baseline with its initial
-    weights rounded to a lever's lower precision (its first step is enough). ``seeds`` are (baseline, candidate) pairs
-    of runs, each pair with a seed of its own, for levers that change what is learned. ``changes_precision`` chooses the
-    rule of G2; ``allowed`` are the fields of ``Invariants`` that the lever declares to change; ``noisy`` says that
-    other runs of the script show noise of its own, which only an exact lever needs to know. ``samples_factor`` is how
-    many times as many samples a step of the candidate has: then learning is compared at equal samples.
-    ``changes_evaluation`` says that the lever computes evaluations otherwise: then held-out losses are compared too.
+    ``rounded`` the baseline with its initial weights rounded to a lever's lower precision (its first step is enough).
+    ``seeds`` are (baseline, candidate) pairs of runs, each pair with a seed of its own, for levers that change what is
+    learned. ``changes_precision`` chooses the rule of G2; ``allowed`` are the fields of ``Invariants`` that the lever
+    declares to change; ``noisy`` says that other runs of the script show noise of its own, which only an exact lever
+    needs to know. ``samples_factor`` is how many times as many samples a step of the candidate has: then learning is
+    compared at equal samples. ``changes_evaluation`` says that the lever computes evaluations otherwise: then held-out
+    losses are compared too.
     """
 
     baseline: Run
