@@ -90,6 +90,12 @@ def test_speed_only() -> None:
     assert not any(it.instrument(AlignRandomness) is not None for it in executor.assignments)
 
 
+def test_one_nudge_that_moves_little_by_chance_condemns_no_change() -> None:
+    found = compare(Pair(Effect(loss=1.002), nudges={"below": 0.001}))
+    assert found.verdict == "passed" and found.numbers is not None and found.numbers.verdict == "passed"
+    assert compare(Pair(Effect(loss=1.002), nudges={"below": 0.0005})).verdict == "failed"
+
+
 def test_numbers_that_cannot_be_compared_are_no_pass() -> None:
     for script in ({"reads_loss": False}, {"repeatable": False}):
         found = compare(Pair(**script))

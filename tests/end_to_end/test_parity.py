@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hotlap import plan as plans_of
+from hotlap.experiment.prove import NUDGES
 from hotlap.levers.support.situations import make_setting
 from hotlap.measure.parity.verdict import ParityEvidence, judge
 from hotlap.records import (
@@ -18,7 +19,6 @@ from hotlap.records import (
     CaptureGradients,
     ComputeInFloat64,
     LaunchRequest,
-    NudgeWeights,
     Plan,
     Proof,
     Run,
@@ -63,7 +63,7 @@ class Launches:
                 *((WithoutDropout(),) if bug != "eval-mode" else ()),
                 AlignRandomness(),
                 CaptureGradients(),
-                *((NudgeWeights(),) if kind == "nudged" else ()),
+                *((NUDGES[kind],) if kind in NUDGES else ()),
                 *((ComputeInFloat64(),) if kind == "reference" else ()),
             ),
         )
@@ -78,7 +78,7 @@ class Launches:
             baseline_again=self.of(number=1),
             candidate=candidate,
             proof=proof,
-            nudged=self.of(kind="nudged"),
+            nudged=tuple(self.of(kind=it) for it in NUDGES),
             reference=None if changes_precision else self.of(kind="reference"),
             changes_precision=changes_precision,
         )

@@ -70,7 +70,7 @@ class Lab:
                 baseline_again=self._compared("again", model),
                 candidate=self._compared("candidate", model, setting),
                 proof=find(setting.lever).proof,
-                nudged=self._compared("nudged", model),
+                nudged=(self._compared("nudged", model),),
                 reference=None if changes_precision else self._compared("reference", model),
                 changes_precision=changes_precision,
             )

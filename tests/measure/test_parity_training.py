@@ -163,7 +163,7 @@ def verdict(
             baseline_again=own,
             candidate=trained(candidate),
             proof=proof,
-            nudged=trained(replace(baseline, nudge=True)),
+            nudged=(trained(replace(baseline, nudge=True)),),
             changes_precision=changes_precision,
             allowed=allowed,
         )

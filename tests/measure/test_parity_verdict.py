@@ -129,7 +129,7 @@ def test_invariants_that_were_not_observed_are_not_verified() -> None:
 def test_both_bands_widen_the_limit() -> None:
     candidate = run(curve(factor=1.002))
     assert verdict(candidate).verdict == "lost"
-    assert verdict(candidate, nudged=run(curve(factor=1.001))).verdict == "within"
+    assert verdict(candidate, nudged=(run(curve(factor=1.001)),)).verdict == "within"
     assert verdict(candidate, reseeded=run(curve(factor=1.001))).verdict == "within"
 
 

@@ -96,7 +96,9 @@ class FakeScript:
     reads_loss: bool = True
     repeatable: bool = True
     nudge: float = 1e-6
-    """By so much the loss changes where the initial weights change by one unit in the last place."""
+    """By so much the loss changes where the initial weights change by one unit in the last place,"""
+    nudges: Mapping[str, float] = field(default_factory=dict)
+    """and by so much if it is in that direction."""
     backwards_only: bool = False
     evidence_paths: tuple[str, ...] = ()
     profiled_ending: Ending = field(default_factory=Stopped)
@@ -413,7 +415,8 @@ class FakeExecutor(OneSlot):
     def _losses(self, arm: Assignment, steps: int, noise: random.Random) -> tuple[float | None, ...]:
         if not self.script.reads_loss:
             return (None,) * steps
-        factor = 1.0 + (self.script.nudge if arm.instrument(NudgeWeights) else 0.0)
+        nudge = arm.instrument(NudgeWeights)
+        factor = 1.0 + (self.script.nudges.get(nudge.towards, self.script.nudge) if nudge else 0.0)
         for setting in arm.plan.settings:
             factor *= self.script.effects.get(setting, Effect()).loss
         if not self.script.repeatable:

@@ -22,6 +22,7 @@ from hotlap.records import (
     Kept,
     LaunchRequest,
     NoGain,
+    NudgeWeights,
     Outcome,
     Plan,
     Progress,
@@ -341,8 +342,36 @@ def test_runs_that_only_widen_the_limit_of_a_proof_are_made_only_where_results_d
     assert len(proof_runs(close)) == 3, "the baseline, the plan, and the first step in float64"
     effects = {setting("half"): Effect(compute=0.5, loss=1.002)}
     study, far = search(FakeScript(effects=effects, **QUIET), switchable("half"))
-    assert len(proof_runs(far)) == 5, "its repeat, and with nudged weights"
+    assert len(proof_runs(far)) == 7, "its repeat, and with nudged weights, three times"
     assert not chosen(study)
+
+
+def test_one_nudge_that_moves_little_by_chance_condemns_no_lever() -> None:
+    """Of the nudges of a script that amplifies rounding some move its losses little, and others far."""
+    effects = {setting("half"): Effect(compute=0.5, loss=1.002)}
+    unlucky = FakeScript(effects=effects, nudge=1e-5, nudges={"outward": 0.001}, **QUIET)
+    study, executor = search(unlucky, switchable("half"))
+    assert chosen(study) == {"half"} and len(proof_runs(executor)) == 7
+    lucky = FakeScript(effects=effects, nudge=0.001, **QUIET)
+    study, executor = search(lucky, switchable("half"))
+    assert chosen(study) == {"half"} and len(proof_runs(executor)) == 5, "the first one suffices"
+
+
+def test_what_no_nudge_explains_is_lost_and_nudges_are_launched_once() -> None:
+    effects = {setting(it): Effect(compute=0.5, loss=1.01) for it in ("half", "step")}
+    script = FakeScript(effects=effects, nudges={"below": 0.002, "outward": 0.003}, **QUIET)
+    study, executor = search(script, switchable("half"), switchable("step"))
+    assert not chosen(study)
+    nudged = [it.assignment.instrument(NudgeWeights) for it in proof_runs(executor)]
+    assert sorted(it.towards for it in nudged if it is not None) == ["above", "below", "outward"]
+
+
+def test_further_nudges_stay_within_the_budget() -> None:
+    effects = {setting("half"): Effect(compute=0.5, loss=1.002)}
+    for budget_seconds in range(150, 330, 20):
+        script = FakeScript(effects=effects, nudges={"outward": 0.001}, startup_seconds=4.0, **QUIET)
+        _, executor = search(script, switchable("half"), budget_seconds=float(budget_seconds))
+        assert executor.seconds <= budget_seconds
 
 
 def test_a_script_that_does_not_repeat_itself_is_run_again_for_its_proof() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy
 import pytest
 import torch
 from torch import distributed, nn
 
-from hotlap.records import Assignment, CaptureGradients, Workload
+from hotlap.records import Assignment, CaptureGradients, NudgeWeights, Workload
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.devices import device_kind, matmul_precision
 from hotlap.runtime.hooks import Hooks
@@ -131,8 +131,21 @@ def test_weights_that_processes_share_are_nudged(group: None) -> None:
     model = sharded()
     weights: list[Any] = list(model.parameters())  # distributed tensors
     before = [it.to_local().clone() for it in weights]
-    nudge_weights(torch, model)
+    nudge_weights(torch, model, NudgeWeights())
     assert all((it.to_local() > old).all() for it, old in zip(weights, before, strict=True))
+
+
+def test_weights_are_nudged_in_each_direction() -> None:
+    def moved(towards: Literal["above", "below", "outward"]) -> list[int]:
+        model = nn.Linear(3, 1, bias=False)
+        with torch.no_grad():
+            model.weight.copy_(torch.tensor([[-1.0, 0.0, 1.0]]))
+        before = model.weight.detach().clone()
+        nudge_weights(torch, model, NudgeWeights(towards=towards))
+        assert (model.weight - before).abs().max() <= torch.finfo(torch.float32).eps
+        return (model.weight - before).sign().int().flatten().tolist()
+
+    assert moved("above") == [1, 1, 1] and moved("below") == [-1, -1, -1] and moved("outward") == [-1, 1, 1]
 
 
 def test_a_device_without_timed_events_is_waited_for_at_the_end_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

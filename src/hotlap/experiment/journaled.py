@@ -35,7 +35,13 @@ from hotlap.study import Answer, CollectivesAnswer, Journal, LaunchAnswer, Machi
 from hotlap.trial.executor import Executor
 
 _MOST_HOSTS = 100
-_ABSENT = (b',"one_launch":false', b',"python_named":false', b',"warm_up_steps":0', b',"parts":null')
+_ABSENT = (
+    b',"one_launch":false',
+    b',"python_named":false',
+    b',"warm_up_steps":0',
+    b',"parts":null',
+    b',"towards":"above"',
+)
 """Fields that requests did not have when the present format began, as JSON with their defaults (``,"name":null``): left
 out of keys, which thus stay those of studies that were made before."""
 

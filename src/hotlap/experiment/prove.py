@@ -4,7 +4,8 @@ A plan is always compared with the unmodified baseline, however many levers were
 no launch of its own: the timing runs of its trial already recorded the losses, which must be bitwise identical.
 
 The runs that show how much losses may differ (the baseline again, and with nudged weights) are made only if the
-smallest limit is exceeded: they can only widen it. That the script is repeatable is shown by earlier runs of the study.
+smallest limit is exceeded: they can only widen it. Two more nudges are made before losses are called different. That
+the script is repeatable is shown by earlier runs of the study.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hotlap.experiment.failures import Failure, ran_through
 from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever
 from hotlap.measure.parity.losses import FEWEST_STEPS
-from hotlap.measure.parity.verdict import ParityEvidence, judge, judge_exact, needs_more_runs
+from hotlap.measure.parity.verdict import ParityEvidence, judge, judge_exact, needs_more_nudges, needs_more_runs
 from hotlap.records import (
     EVALUATION_SECONDS,
     AlignRandomness,
@@ -52,6 +53,13 @@ _SEEDS = 5
 _SEED = " with seed "
 _NEAR_EPOCHS = 4
 """How many times longer than usual runs may be, to see an evaluation at the end of an epoch."""
+
+NUDGES: Mapping[str, NudgeWeights] = {
+    "nudged": NudgeWeights(),
+    "nudged below": NudgeWeights(towards="below"),
+    "nudged outward": NudgeWeights(towards="outward"),
+}
+"""All but the first are made only where a plan's losses would otherwise be called different, and time is left."""
 
 _ONLY_FOR_NOISE = frozenset({"again", "nudged", "reseeded"})
 """The runs of a rounding proof that only widen its limit."""
@@ -118,10 +126,7 @@ class ParityProver(Prover):
         """None for exact levers, whose losses the timing runs record."""
         if plan in self._verdicts or self._proof_of(plan) == "exact":
             return 0.0
-        costs = self._trials.costs
-        missing = [it for it in self._kinds(plan) if (_owner(plan, it), it) not in self._runs]
-        launches = [(_owner(plan, it), self._steps_of(plan, it)) for it in missing]
-        return costs.of_launches(launches, at_once=self._trials.launches_at_once)
+        return self._cost_of(plan, self._kinds(plan))
 
     def prove_exact(self, replicates: Sequence[Replicate]) -> Parity:
         """Whether the losses of arms 0 (reference), 1 (repeat) and 2 (with an exact lever) agree in every replicate."""
@@ -149,7 +154,18 @@ class ParityProver(Prover):
             found = self._judge_by(plan, few, repeated)
             if isinstance(found, Failure) or not needs_more_runs(found):
                 return found
-        return self._judge_by(plan, kinds)
+        found = self._judge_by(plan, kinds)
+        if isinstance(found, Failure) or not needs_more_nudges(found):
+            return found
+        nudged_otherwise = (*(it for it in kinds if it not in NUDGES), *NUDGES)
+        fits = self._trials.fits(self._cost_of(plan, nudged_otherwise))
+        return self._judge_by(plan, nudged_otherwise) if fits else found
+
+    def _cost_of(self, plan: Plan, kinds: Sequence[str]) -> float:
+        """The seconds of those of these runs that are still missing."""
+        missing = [it for it in kinds if (_owner(plan, it), it) not in self._runs]
+        launches = [(_owner(plan, it), self._steps_of(plan, it)) for it in missing]
+        return self._trials.costs.of_launches(launches, at_once=self._trials.launches_at_once)
 
     def _judge_by(self, plan: Plan, kinds: Sequence[str], repeated: tuple[Run, Run] | None = None) -> Parity | Failure:
         runs = self._runs_of(plan, kinds)
@@ -165,7 +181,7 @@ class ParityProver(Prover):
                 repeated=repeated,
                 candidate=candidate,
                 proof=self._proof_of(plan),
-                nudged=optional.get("nudged"),
+                nudged=tuple(optional[it] for it in NUDGES if it in optional),
                 reference=optional.get("reference"),
                 reseeded=optional.get("reseeded"),
                 rounded=next((run for name, run in optional.items() if name.startswith("rounded to ")), None),
@@ -234,8 +250,8 @@ class ParityProver(Prover):
         instruments: list[Instrument] = [WithoutDropout(), AlignRandomness(), CaptureGradients()]
         if self._trials.options.objective.metric == EVALUATION_SECONDS and not _is_first_step(kind):
             instruments += [WatchEvaluation(), *self._trials.instruments]  # the latter wait for an evaluation
-        if whose == "nudged":
-            instruments.append(NudgeWeights())
+        if whose in NUDGES:
+            instruments.append(NUDGES[whose])
         elif whose == "reference":
             instruments.append(ComputeInFloat64())
         elif whose == "reseeded":

@@ -7,7 +7,7 @@ compared only with runs that have the same one.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.script import CallSite
@@ -96,7 +96,9 @@ class ShiftSeeds(Record, frozen=True, kw_only=True, tag="shift-seeds"):
 
 
 class NudgeWeights(Record, frozen=True, kw_only=True, tag="nudge-weights"):
-    """Every initial weight is moved by one unit in the last place."""
+    """Every initial weight is moved by one unit in the last place: above or below itself, or outward from zero."""
+
+    towards: Literal["above", "below", "outward"] = "above"
 
 
 class RoundWeights(Record, frozen=True, kw_only=True, tag="round-weights"):

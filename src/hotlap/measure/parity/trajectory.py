@@ -6,6 +6,8 @@ healthy change of rounding, and not a bug.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hotlap.measure.parity.losses import FEWEST_STEPS, PairedLosses, difference, distance, pair, percent
 from hotlap.records import Completed, Crashed, GateResult, Run
 
@@ -16,20 +18,20 @@ WIDEST_LIMIT = 0.05
 
 
 def trajectory(
-    baseline: Run, candidate: Run, *, again: Run | None, nudged: Run | None = None, reseeded: Run | None = None
+    baseline: Run, candidate: Run, *, again: Run | None, nudged: Sequence[Run] = (), reseeded: Run | None = None
 ) -> GateResult:
     """Require the candidate's losses to be within max(0.1 %, 3 D_AA, 3 D_1ulp, 3 D_reseeded) of the baseline's.
 
-    ``again`` is a repeat of the baseline, ``nudged`` the baseline with its initial weights changed by one ulp,
-    ``reseeded`` the baseline with other random numbers if those of augmentation cannot be aligned. A run that is
-    missing (None) does not widen the limit.
+    ``again`` is a repeat of the baseline, ``nudged`` are runs of the baseline with its initial weights changed by one
+    ulp, of which the most distant counts, ``reseeded`` is the baseline with other random numbers if those of
+    augmentation cannot be aligned. A run that is missing does not widen the limit.
     ``passed`` is None with too few losses, and if the limit is too wide to be meaningful.
     """
     paired = pair(baseline, candidate)
     broken = _broken(baseline, candidate, paired)
     if broken is not None:
         return broken
-    own, rounding = _largest(baseline, again, reseeded), _largest(baseline, nudged)
+    own, rounding = _largest(baseline, again, reseeded), _largest(baseline, *nudged)
     limit = max(FLOOR, BAND * own, BAND * rounding)
     return _unless_hidden(_within(paired, limit), limit, rounding if rounding > own else 0.0)
 

@@ -27,8 +27,8 @@ class ParityEvidence:
     """The runs behind a verdict; all have the same seed, and none is timed.
 
     ``baseline_again`` is the baseline once more; without it ``repeated`` are two other runs of the unmodified script,
-    which show whether it is repeatable (G1) and do not widen the limit of G3. ``nudged`` is the baseline with its
-    initial weights moved by one unit in the last place, ``reference`` the baseline in float64 (its first step is
+    which show whether it is repeatable (G1) and do not widen the limit of G3. ``nudged`` are runs of the baseline with
+    its initial weights moved by one unit in the last place, ``reference`` is the baseline in float64 (its first step is
     enough), ``reseeded`` the baseline with other random numbers for what cannot be aligned (augmentation of a stream),
     ``rounded`` the baseline with its initial weights rounded to a lever's lower precision (its first step is enough).
     ``seeds`` are (baseline, candidate) pairs of runs, each pair with a seed of its own, for levers that change what is
@@ -44,7 +44,7 @@ class ParityEvidence:
     proof: Proof
     baseline_again: Run | None = None
     repeated: tuple[Run, Run] | None = None
-    nudged: Run | None = None
+    nudged: tuple[Run, ...] = ()
     reference: Run | None = None
     reseeded: Run | None = None
     rounded: Run | None = None
@@ -139,10 +139,10 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
 
 
 def _trajectory_of(evidence: ParityEvidence, rank: int) -> GateResult:
-    again, nudged, reseeded = (
-        of_rank(it, rank) if it is not None else None
-        for it in (evidence.baseline_again, evidence.nudged, evidence.reseeded)
+    again, reseeded = (
+        of_rank(it, rank) if it is not None else None for it in (evidence.baseline_again, evidence.reseeded)
     )
+    nudged = [of_rank(it, rank) for it in evidence.nudged]
     baseline, candidate = of_rank(evidence.baseline, rank), of_rank(evidence.candidate, rank)
     return trajectory(baseline, candidate, again=again, nudged=nudged, reseeded=reseeded)
 
@@ -160,6 +160,16 @@ def needs_more_runs(parity: Parity) -> bool:
     """Whether more runs of the baseline, which widen the limit of G3, might show that the results are the same."""
     others = (it for it in parity.gates if it.gate not in {"G1", "G3"})
     return parity.verdict not in {"exact", "within"} and all(it.passed is not False for it in others)
+
+
+def needs_more_nudges(parity: Parity) -> bool:
+    """Whether only the size of G3's difference speaks against a change of rounding.
+
+    One nudge is a single draw of how far rounding moves the losses. In a script that amplifies it, a healthy lever may
+    move them more than three times as far by chance; other nudges show whether rounding does too.
+    """
+    failed = [it for it in parity.gates if it.passed is False]
+    return parity.proof == "rounding" and [it.gate for it in failed] == ["G3"] and failed[0].found is not None
 
 
 def is_open_for_every_lever(quality: Quality) -> bool:

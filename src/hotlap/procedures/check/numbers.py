@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
 from hotlap.experiment.failures import Failure, ran_through
-from hotlap.experiment.prove import affordable_steps
+from hotlap.experiment.prove import NUDGES, affordable_steps
 from hotlap.experiment.trials import Trials
-from hotlap.measure.parity.verdict import ParityEvidence, judge
+from hotlap.measure.parity.verdict import ParityEvidence, judge, needs_more_nudges
 from hotlap.records import (
     AlignRandomness,
     Instrument,
@@ -40,7 +41,7 @@ class TwoScripts:
         self._sides = sides
 
     def cost(self) -> float:
-        """The seconds of all launches."""
+        """The seconds of all launches, but for those that are made only where time is left."""
         return _LAUNCHES * self._trials.costs.of_launch(self._sides.before_plan, self.steps)
 
     def prove(self, replicates: Sequence[Replicate]) -> Parity | Failure:
@@ -56,27 +57,31 @@ class TwoScripts:
         exact = judge(_exactly(baseline, again, candidate))
         if exact.verdict == "exact" or exact.gates[0].passed is False:
             return exact
+        first, *others = NUDGES.values()
         evidence = ParityEvidence(
             baseline=baseline,
             baseline_again=again,
             candidate=candidate,
             proof="rounding",
-            nudged=self._nudged(),
+            nudged=self._nudged(first),
         )
-        return judge(evidence)
+        found = judge(evidence)
+        more_seconds = len(others) * self._trials.costs.of_launch(self._sides.before_plan, self.steps)
+        if not needs_more_nudges(found) or not self._trials.fits(more_seconds):
+            return found
+        return judge(replace(evidence, nudged=evidence.nudged + self._nudged(*others)))
 
-    def _nudged(self) -> Run | None:
-        run = self._run(nudge=True)
-        return run if ran_through(run) else None
+    def _nudged(self, *nudges: NudgeWeights) -> tuple[Run, ...]:
+        return tuple(run for run in (self._run(nudge=it) for it in nudges) if ran_through(run))
 
-    def _run(self, *, now: bool = False, nudge: bool = False) -> Run:
+    def _run(self, *, now: bool = False, nudge: NudgeWeights | None = None) -> Run:
         sides = self._sides
         plain = self._trials.assignment(sides.now_plan if now else sides.before_plan)
         instruments: tuple[Instrument, ...] = (WithoutDropout(), AlignRandomness())
         assignment = msgspec.structs.replace(
             plain,
             workload=sides.now if now else sides.before,
-            instruments=(*instruments, NudgeWeights()) if nudge else instruments,
+            instruments=(*instruments, nudge) if nudge is not None else instruments,
         )
         return self._trials.launch(assignment, steps=self.steps)
 
