@@ -139,7 +139,7 @@ def levers_of(procedure: Procedure) -> Mapping[str, Lever]:
 
 def short_budget(script: FakeScript) -> float:
     """Seconds that suffice for one plan to be verified, and for little else."""
-    return 130.0 + 30.0 * script.startup_seconds
+    return 150.0 + 30.0 * script.startup_seconds
 
 
 def _never(hooks: object, setting: Setting) -> Switch:
