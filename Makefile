@@ -12,8 +12,9 @@ OLDEST_READY := .venv-oldest-torch/.ready
 NEWEST_PYTHON ?= python3.13
 NEWEST_READY := .venv-newest-python/.ready
 PYTEST_ARGS ?=
-# Most tests wait for a child that imports torch, on one core. PYTEST_ARGS="-n 0" runs them in one process.
-TEST_PROCESSES := 2
+# Most tests wait for a child that imports torch, on one core, and some for nothing but time: two cores are busy with
+# three. PYTEST_ARGS="-n 0" runs them in one process.
+TEST_PROCESSES := 3
 # After it `make test-gpu` begins no other test: a machine with an accelerator may be lent for ten minutes at a time.
 TEST_SECONDS ?= 500
 
