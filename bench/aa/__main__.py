@@ -115,13 +115,17 @@ def run_real_searches(options: argparse.Namespace, until: float | None = None) -
     return found
 
 
+PARTS = ("searches", "simulated", "real_searches", "real")
+
+
 class Parts(msgspec.Struct, kw_only=True, frozen=True):
-    """Everything that the report shows."""
+    """Everything that the report shows. ``origins`` has the date and the machine of the parts that were kept."""
 
     searches: list[Searches]
     simulated: list[Tally]
     real_searches: list[Placebo]
     real: list[Tally]
+    origins: dict[str, str] = {}
 
 
 class Written(msgspec.Struct, kw_only=True, frozen=True):
@@ -133,17 +137,19 @@ class Written(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def completed(parts: Parts, path: Path) -> tuple[Parts, str]:
-    """These parts, those that are empty from an earlier run, and a sentence that says which; no sentence if none is.
+    """These parts, those that are empty from earlier runs, and sentences that say which; no sentence if none is.
 
     Raises :class:`OSError` and :class:`msgspec.DecodeError` where nothing was written.
     """
     before = msgspec.json.decode(path.read_bytes(), type=Written)
-    empty = [it for it in Parts.__struct_fields__ if not getattr(parts, it) and getattr(before.data, it)]
-    if not empty:
-        return parts, ""
-    names = ", ".join(report.TITLES[it] for it in empty)
-    sentence = f"By an earlier run ({before.date}, {before.machine}): {names}."
-    return msgspec.structs.replace(parts, **{it: getattr(before.data, it) for it in empty}), sentence
+    empty = [it for it in PARTS if not getattr(parts, it) and getattr(before.data, it)]
+    origins = {it: before.data.origins.get(it, f"{before.date}, {before.machine}") for it in empty}
+    names = {
+        origin: ", ".join(report.TITLES[it] for it in empty if origins[it] == origin) for origin in origins.values()
+    }
+    sentences = " ".join(f"By an earlier run ({origin}): {name}." for origin, name in names.items())
+    kept = {it: getattr(before.data, it) for it in empty}
+    return msgspec.structs.replace(parts, origins=origins, **kept), sentences
 
 
 def main(arguments: list[str] | None = None) -> int:

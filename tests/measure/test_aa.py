@@ -143,6 +143,17 @@ def test_parts_that_are_not_run_again_are_kept_if_asked(aa: Any, tmp_path: Path)
     )
 
 
+def test_parts_keep_the_date_of_their_own_run(aa: Any, tmp_path: Path) -> None:
+    out = tmp_path / "aa"
+    common = ["--out", str(out), "--speedups", "--family", "2"]
+    aa.main.main([*common, "--studies", "5", "--searches", "0"])
+    first = json.loads(out.with_suffix(".json").read_text())
+    out.with_suffix(".json").write_text(json.dumps({**first, "date": "2001-02-03"}))
+    for _ in range(2):
+        aa.main.main([*common, "--studies", "0", "--searches", "0", "--keep"])
+    assert f"By an earlier run (2001-02-03, {first['machine']}): simulated" in out.with_suffix(".md").read_text()
+
+
 def test_too_few_real_replicates_are_refused(aa: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         aa.main.main(["--out", str(tmp_path), "--real", "train.py", "--replicates", "5"])
