@@ -14,7 +14,7 @@ NEWEST_READY := .venv-newest-python/.ready
 PYTEST_ARGS ?=
 # Most tests wait for a child that imports torch, on one core, and some for nothing but time: two cores are busy with
 # three. PYTEST_ARGS="-n 0" runs them in one process.
-TEST_PROCESSES := 3
+IN_PROCESSES := -n 3 --dist loadfile --no-loadscope-reorder
 # After it `make test-gpu` begins no other test: a machine with an accelerator may be lent for ten minutes at a time.
 TEST_SECONDS ?= 500
 
@@ -40,7 +40,7 @@ demo: $(DEMO_READY)  ## install what it needs and tune a small workload: the qui
 	$(RUN) -m hotlap demo
 
 test: lint browser  ## lint and the fast tests; what CI runs
-	$(RUN) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	$(RUN) -m pytest $(IN_PROCESSES) $(PYTEST_ARGS)
 
 test-all: lint browser  ## every test that needs no accelerator, slow ones too
 	$(RUN) -m pytest -m "not gpu" $(PYTEST_ARGS)
@@ -49,7 +49,7 @@ test-oldest-torch: $(OLDEST_READY)  ## the tests of the rooms that use torch, wi
 	PYTHONPATH=src .venv-oldest-torch/bin/python -m pytest tests/levers tests/runtime tests/trial tests/end_to_end $(PYTEST_ARGS)
 
 test-newest-python: $(NEWEST_READY)  ## the fast tests, with NEWEST_PYTHON, which torch must have wheels for
-	PYTHONPATH=src .venv-newest-python/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	PYTHONPATH=src .venv-newest-python/bin/python -m pytest $(IN_PROCESSES) $(PYTEST_ARGS)
 
 test-gpu: $(TEST_READY)  ## the tests that need an accelerator, for TEST_SECONDS at most; the next call goes on there
 	$(RUN) -m pytest -m gpu --within $(TEST_SECONDS) $(PYTEST_ARGS)

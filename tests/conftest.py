@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,9 +81,27 @@ def pytest_collection() -> Iterator[None]:
     gc.enable()
 
 
+LONGEST = ("on_device",)
+"""Rooms of which one file takes minutes."""
+
+
 @pytest.hookimpl(trylast=True)  # after -m has deselected
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs an accelerator where there is none; torch is imported only when such a test was collected."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order files for processes that share them, and skip what needs an accelerator where there is none."""
+    if config.getoption("dist", "no") != "no":
+        _begin_with_the_longest(items)
+    _skip_without_accelerator(items)
+
+
+def _begin_with_the_longest(items: list[pytest.Item]) -> None:
+    """So that at the end no process is left with a long file while the others have none: then files with many tests,
+    whose tests are short."""
+    tests = Counter(it.path for it in items)
+    items.sort(key=lambda it: (it.path.parent.name not in LONGEST, -tests[it.path]))
+
+
+def _skip_without_accelerator(items: list[pytest.Item]) -> None:
+    """Torch is imported only when such a test was collected."""
     wanting = [item for item in items if item.get_closest_marker("gpu")]
     if not wanting:
         return

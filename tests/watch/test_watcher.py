@@ -327,6 +327,19 @@ def test_skipped_steps_are_all_counted(watched: Watched, fused: bool) -> None:
     assert scales == sorted(scales, reverse=True) and set(scales) <= {2.0**it for it in range(11)}
 
 
+def test_the_update_after_the_last_row_is_counted(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "ROW_SECONDS", 0.0)  # a row at the end of each step, before the scaler is updated
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for _ in range(40):
+        scaler.scale(model(torch.ones(2, 4)).mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    watched.watcher.end()
+    assert sum(it.scaled_steps for it in watched.rows) == sum(it.steps for it in watched.rows) == 40
+
+
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("a device failed")])
 def test_a_sink_that_fails_ends_the_watching_and_not_the_script(
     monkeypatch: pytest.MonkeyPatch, error: Exception

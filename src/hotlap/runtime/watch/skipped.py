@@ -21,6 +21,11 @@ class SkippedSteps:
         self._updates = self._skipped = 0
         self._reported_updates = self._reported_skipped = 0
 
+    @property
+    def has_news(self) -> bool:
+        """Whether a scaler was updated since the last call of :meth:`take`: that of a step comes after its end."""
+        return self._updates > self._reported_updates
+
     def before_update(self, scaler: Any) -> None:
         """Look at the flags of this step; the scaler forgets them when it updates its scale."""
         # Private in torch 2.6 to 2.13. The public `get_scale`, from which a skip follows, waits for the device.

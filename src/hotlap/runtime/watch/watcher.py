@@ -49,7 +49,8 @@ class Watcher:
 
     def end(self) -> None:
         """Report what was not reported yet, and nothing from then on."""
-        if not self._ended and self._clock.all_steps > self._steps_before and os.getpid() == self._process:
+        has_news = self._clock.all_steps > self._steps_before or self._skipped.has_news
+        if not self._ended and has_news and os.getpid() == self._process:
             self._report()
         self._ended = True
 
