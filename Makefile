@@ -125,11 +125,16 @@ clean:  ## remove the virtual environment and everything that was built or cache
 	rm -rf .venv .venv-oldest-torch .venv-newest-python build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# pip would compile one module after the other; `compileall` does so on all cores. Of some packages a few files are
+# templates, or for other versions of Python: that these are not compiled is no failure.
+INSTALL := -m pip install -q --no-compile -c constraints.txt
+COMPILE := -m compileall -q -j 0 $(VENV)/lib >/dev/null || true
+
 # torch goes first and alone: it is nearly all of the download, and whatever comes later finds it in place.
 ifneq ($(strip $(VENV)),)
 $(VENV)/.ready-torch: constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install -q -c constraints.txt $(TORCH)
+	$(VENV)/bin/python $(INSTALL) $(TORCH)
 	@touch $@
 
 $(OLDEST_READY): pyproject.toml
@@ -145,10 +150,12 @@ $(NEWEST_READY): pyproject.toml
 	@touch $@
 
 $(DEMO_READY): $(VENV)/.ready-torch pyproject.toml
-	$(VENV)/bin/python -m pip install -q -c constraints.txt -e ".[demo,report,source]"
+	$(VENV)/bin/python $(INSTALL) -e ".[demo,report,source]"
+	@$(VENV)/bin/python $(COMPILE)
 	@touch $@
 
 $(TEST_READY): $(VENV)/.ready-torch pyproject.toml
-	$(VENV)/bin/python -m pip install -q -c constraints.txt -e ".[test,dev]"
+	$(VENV)/bin/python $(INSTALL) -e ".[test,dev]"
+	@$(VENV)/bin/python $(COMPILE)
 	@touch $@ $(DEMO_READY)
 endif
