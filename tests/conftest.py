@@ -78,6 +78,7 @@ def pytest_collection() -> Iterator[None]:
     """Collecting creates objects that stay: the garbage collector would traverse them in vain."""
     gc.disable()
     yield
+    gc.freeze()
     gc.enable()
 
 

@@ -272,7 +272,7 @@ def test_a_script_may_end_before_anything_is_known(
 # -- plainly ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workload", _parameters(SOUND))
+@pytest.mark.parametrize("workload", _parameters(SOUND, SEEN_SLOW))
 def test_runs_plainly(workload: Any, plain_runs: dict[str, Future[Plain]]) -> None:
     plain = plain_runs[workload.name].result()
     assert plain.exit_code == 0, plain.errors
@@ -282,7 +282,7 @@ def test_runs_plainly(workload: Any, plain_runs: dict[str, Future[Plain]]) -> No
         assert plain.files == frozenset(workload.writes)
 
 
-@pytest.mark.parametrize("workload", _parameters(manifest.FAILURES))
+@pytest.mark.parametrize("workload", _parameters(manifest.FAILURES, FAILURES_SLOW))
 def test_fails_plainly(workload: Any, plain_runs: dict[str, Future[Plain]]) -> None:
     plain = plain_runs[workload.name].result()
     if workload.ending == "hangs":

@@ -76,7 +76,7 @@ def test_a_sample_that_workers_do_not_augment_is_noticed(tmp_path: Path) -> None
     assert proof(tmp_path, "--forgets").verdict == "lost"
 
 
-@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+@pytest.mark.parametrize("context", ["spawn", pytest.param("forkserver", marks=pytest.mark.slow)])
 def test_workers_that_are_not_forked_are_aligned_too(tmp_path: Path, context: str) -> None:
     assert launch(tmp_path).steps.loss == launch(tmp_path, plans_of.EMPTY, ALIGNED, "--context", context).steps.loss
 
