@@ -89,7 +89,7 @@ LONGEST = ("on_device",)
 @pytest.hookimpl(trylast=True)  # after -m has deselected
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order files for processes that share them, and skip what needs an accelerator where there is none."""
-    if config.getoption("dist", "no") != "no":
+    if hasattr(config, "workerinput"):  # this is one of several processes
         _begin_with_the_longest(items)
     _skip_without_accelerator(items)
 
