@@ -295,15 +295,19 @@ def test_a_script_without_optimizer_is_counted_by_backwards(watched: Watched) ->
     assert sum(it.steps for it in watched.rows) == 300
 
 
-def test_a_loss_scale_is_seen(watched: Watched) -> None:
+def train_scaled(steps: int) -> None:
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    for _ in range(200):
+    for _ in range(steps):
         scaler.scale(model(torch.ones(2, 4)).mean()).backward()
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
+
+
+def test_a_loss_scale_is_seen(watched: Watched) -> None:
+    train_scaled(200)
     watched.watcher.end()
     assert {it.loss_scale for it in watched.rows if it.loss_scale is not None} == {1024.0}
 
@@ -329,13 +333,7 @@ def test_skipped_steps_are_all_counted(watched: Watched, fused: bool) -> None:
 
 def test_the_update_after_the_last_row_is_counted(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "ROW_SECONDS", 0.0)  # a row at the end of each step, before the scaler is updated
-    model = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    for _ in range(40):
-        scaler.scale(model(torch.ones(2, 4)).mean()).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    train_scaled(40)
     watched.watcher.end()
     assert sum(it.scaled_steps for it in watched.rows) == sum(it.steps for it in watched.rows) == 40
 
