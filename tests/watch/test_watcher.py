@@ -364,18 +364,33 @@ def test_a_forked_child_reports_only_its_own_steps(watched: Watched, monkeypatch
     watched.clock.rest(1e-6)  # it rests when the other optimizer begins
     train(20)
     assert watched.clock.resting
+    train_scaled(10)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         watched.rows.clear()
         train(30)
         watched.watcher.end()
-        os.write(writer, str([(sum(it.steps for it in watched.rows), watched.rows[0].process)]).encode())
+        told = [(it.steps, it.scaled_steps, it.process) for it in watched.rows]
+        os.write(writer, str(told).encode())
         os._exit(0)
     os.waitpid(child, 0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
-        assert pipe.read() == str([(30, child)])
+        assert pipe.read() == str([(30, 0, child)])
+
+
+def test_a_forked_child_that_makes_no_steps_reports_nothing(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "ROW_SECONDS", math.inf)
+    train_scaled(10)
+    watched.rows.clear()
+    child = os.fork()
+    if child == 0:
+        watched.watcher.end()
+        os._exit(len(watched.rows))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    watched.watcher.end()
+    assert [(it.steps, it.scaled_steps) for it in watched.rows] == [(10, 10)]
 
 
 def test_a_peek_reads_once_until_asked() -> None:

@@ -122,6 +122,7 @@ class Watcher:
         self._number = 0
         self._began = time.perf_counter()
         self._steps_before = self._clock.all_steps
+        self._skipped = SkippedSteps(self._torch)  # the parent reports its own
 
 
 class RowFile:
