@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 import world
+from fake_requests import is_replayed, processes_of, scale_of, swept, told, warm_up_steps
 from fake_steps import invariants_of, steps_of
 
-from hotlap.measure.speed import fewest_warm_up_steps
 from hotlap.records import (
     Accelerator,
     Assignment,
@@ -29,7 +29,6 @@ from hotlap.records import (
     Ending,
     EvaluationFacts,
     GradientGroup,
-    Instrument,
     LaunchRequest,
     LoaderFacts,
     LoaderRate,
@@ -40,14 +39,11 @@ from hotlap.records import (
     OptimizerFacts,
     OutOfMemory,
     Plan,
-    ReplayBatch,
     Replicate,
-    ResizeBatches,
     Run,
     ScriptFacts,
     Setting,
     Stopped,
-    SweepLoader,
     TimedOut,
     TurnRequest,
     WatchMemory,
@@ -55,7 +51,6 @@ from hotlap.records import (
 )
 from hotlap.trial.executor import OneSlot
 
-WARM_UP_BLOCKS = 5
 WORKLOAD = Workload(kind="script", target="train.py", directory="/home/ada", python="python")
 PHASES = ("data", "compute", "optimizer")
 
@@ -439,7 +434,7 @@ class FakeExecutor(OneSlot):
             trains=self.script.loader_trains,
         )
         return ScriptFacts(
-            processes=_processes_of(arm),
+            processes=processes_of(arm),
             step_source="backward" if by_hand else "optimizer",
             loaders=(loader,) if self.script.has_loader else (),
             models=(ModelFacts(kind="Net", parameters=10, flops_per_step=1e8),),
@@ -452,7 +447,7 @@ class FakeExecutor(OneSlot):
     def _noise(self, request: msgspec.Struct) -> random.Random:
         """Noise that depends on the request alone: not on the script's folder, nor on later fields of records."""
         self._note(msgspec.json.encode(request))
-        return random.Random(zlib.crc32(f"{world.NUMBER or ''}{_told(request)}".encode()) * 1000003 + self.seed)
+        return random.Random(zlib.crc32(f"{world.NUMBER or ''}{told(request)}".encode()) * 1000003 + self.seed)
 
     def _note(self, text: bytes) -> None:
         if self._within_a_call:
@@ -464,52 +459,3 @@ class FakeExecutor(OneSlot):
     def _wait_for(self, ending: Ending) -> None:
         if isinstance(ending, TimedOut):
             self._pass_time(ending.limit_seconds)
-
-
-def is_replayed(arm: Assignment) -> bool:
-    return arm.instrument(ReplayBatch) is not None
-
-
-def scale_of(arm: Assignment) -> float:
-    replay = arm.instrument(ReplayBatch)
-    if replay is not None:
-        return replay.scale
-    resized = arm.instrument(ResizeBatches)
-    if resized is not None:
-        return resized.size / resized.own
-    for setting in arm.plan.settings:
-        if setting.lever == "batch-size":
-            values = dict(setting.values)
-            return float(values["size"]) / float(values["own"])
-    words = arm.workload.arguments
-    return int(words[words.index("--batch-size") + 1]) / 8 if "--batch-size" in words else 1.0
-
-
-def swept(arm: Assignment) -> tuple[Setting, ...]:
-    sweep = arm.instrument(SweepLoader)
-    return sweep.settings if sweep is not None else ()
-
-
-def _told(value: object) -> object:
-    """A record as the fields that say something else than their default; a workload's are the tests' own folders."""
-    if isinstance(value, tuple):
-        return [_told(it) for it in value]
-    if not isinstance(value, msgspec.Struct):
-        return value
-    if isinstance(value, Workload):
-        return value.kind
-    fields = ((it.name, getattr(value, it.name), it.default) for it in msgspec.structs.fields(value))
-    told = {name: _told(given) for name, given, default in fields if given != default}
-    return {type(value).__name__: told} if isinstance(value, Instrument) else told
-
-
-def _processes_of(arm: Assignment) -> int:
-    """As many as the launcher is given."""
-    given = [it.partition("=")[2] for it in arm.workload.arguments if it.startswith("--nproc-per-node=")]
-    return int(given[0]) if given else 1
-
-
-def warm_up_steps(request: TurnRequest, step_seconds: float) -> int:
-    """The steps of an arm before its first round, as blocks of half the usual length, each led in with one."""
-    half = math.ceil(1.25 * request.block_seconds / 2 / step_seconds)
-    return WARM_UP_BLOCKS * (max(fewest_warm_up_steps(request.block_steps), half) + 1)
