@@ -115,9 +115,6 @@ def run_real_searches(options: argparse.Namespace, until: float | None = None) -
     return found
 
 
-PARTS = ("searches", "simulated", "real_searches", "real")
-
-
 class Parts(msgspec.Struct, kw_only=True, frozen=True):
     """Everything that the report shows. ``origins`` has the date and the machine of the parts that were kept."""
 
@@ -142,7 +139,7 @@ def completed(parts: Parts, path: Path) -> tuple[Parts, str]:
     Raises :class:`OSError` and :class:`msgspec.DecodeError` where nothing was written.
     """
     before = msgspec.json.decode(path.read_bytes(), type=Written)
-    empty = [it for it in PARTS if not getattr(parts, it) and getattr(before.data, it)]
+    empty = [it for it in report.TITLES if not getattr(parts, it) and getattr(before.data, it)]
     origins = {it: before.data.origins.get(it, f"{before.date}, {before.machine}") for it in empty}
     names = {
         origin: ", ".join(report.TITLES[it] for it in empty if origins[it] == origin) for origin in origins.values()

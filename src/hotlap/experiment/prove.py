@@ -157,9 +157,8 @@ class ParityProver(Prover):
         found = self._judge_by(plan, kinds)
         if isinstance(found, Failure) or not needs_more_nudges(found):
             return found
-        nudged_otherwise = (*(it for it in kinds if it not in NUDGES), *NUDGES)
-        fits = self._trials.fits(self._cost_of(plan, nudged_otherwise))
-        return self._judge_by(plan, nudged_otherwise) if fits else found
+        more = (*kinds, *(it for it in NUDGES if it not in kinds))
+        return self._judge_by(plan, more) if self._trials.fits(self._cost_of(plan, more)) else found
 
     def _cost_of(self, plan: Plan, kinds: Sequence[str]) -> float:
         """The seconds of those of these runs that are still missing."""
