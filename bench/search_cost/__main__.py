@@ -165,7 +165,7 @@ def text_of(rows: list[Row]) -> str:
             "",
             table(heads, [(*_cells(it), str(runs[_run(it)])) for it in rows]),
             "",
-            "Runs of other days were by earlier versions:",
+            "The run of the day and machine above is of this version, others are of earlier ones:",
             "",
             *(f"{number}. {it[0] or 'unknown day'}, {it[1] or 'unknown machine'}" for it, number in runs.items()),
             "",
