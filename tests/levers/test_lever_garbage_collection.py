@@ -20,6 +20,8 @@ SETTING = make_setting("garbage-collection", every_steps=4)
 
 @pytest.fixture(autouse=True)
 def collector_as_it_was() -> Iterator[None]:
+    """A collector like a new process's: a worker of the tests freezes what it has collected of them."""
+    gc.unfreeze()
     yield
     gc.unfreeze()
     gc.enable()
