@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import msgspec
@@ -10,10 +11,12 @@ from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeScript
 from test_together import QUIET, Counting, chosen, kept, outcomes, search, switchable
 
+from hotlap.diagnose.api import Rule
+from hotlap.diagnose.shares import exactly
 from hotlap.experiment.options import Options
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
-from hotlap.records import NoGain, Plan, Replicate, TurnRequest
+from hotlap.records import Finding, NoGain, Plan, Proof, Replicate, TurnRequest
 
 
 class Growing(FakeScript):
@@ -169,6 +172,32 @@ def test_a_gain_that_noise_may_explain_is_measured_twice(kind: type[Slight]) -> 
     before = executor.replicates[: executor.replicates.index(executor.fresh()[0])]
     assert sum({"half", "step", "keep"} in names_of(it) for it in before) == 2
     assert chosen(study) == {"half", "step", "keep"}
+
+
+class LessThanTheNoiseOfTwoReplicates(Slight):
+    """2.4 %, of which two replicates of 1.5 % show only that it is more than one standard error beyond 1 %."""
+
+    left = 0.965
+
+
+@pytest.mark.parametrize(("proof", "answers"), [("exact", True), ("exact", False), ("rounding", True)])
+def test_a_small_gain_is_taken_of_an_exact_lever_that_answers_a_finding(
+    monkeypatch: pytest.MonkeyPatch, proof: Proof, answers: bool
+) -> None:
+    def finds(profile: object) -> list[Finding]:
+        levers = ("keep",) if answers else ()
+        return [Finding(rule="slow", share=exactly(0.05), title="The system clears pages.", levers=levers)]
+
+    rules = {"slow": Rule("slow", "slow", "slow", "compute", (), finds, {}, {}, ("account",))}  # type: ignore[arg-type]
+    monkeypatch.setattr(sys.modules["hotlap.diagnose.rank"], "all_rules", lambda: rules)
+    noise = {"launch_noise": 0.001, "round_noise": 0.002}
+    script = LessThanTheNoiseOfTwoReplicates(effects={**HALF, **STEP}, optimizer=0.004, **noise)
+    _, executor = search(script, switchable("half"), switchable("step"), lever("keep", proof=proof))
+    first = executor.fresh()[0]
+    before = executor.replicates[: executor.replicates.index(first)]
+    is_taken = proof == "exact" and answers
+    assert sum({"half", "step", "keep"} in names_of(it) for it in before) == (2 if is_taken else 1)
+    assert {it.lever for it in first.arms[2].plan.settings} - {"half", "step"} == ({"keep"} if is_taken else set())
 
 
 @pytest.mark.parametrize("budget_seconds", [260.0, 1200.0])

@@ -7,7 +7,7 @@ than it did by itself: in half precision a step allocates more tensors, for whic
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from hotlap.experiment.draft import StudyDraft
@@ -20,6 +20,9 @@ from hotlap.procedures.prospects import Prospect
 from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, affordable_screening, screen, screenings
 from hotlap.procedures.verify import last_resort_rounds, verification_cost
 from hotlap.records import Plan
+
+_STANDARD_ERROR = 0.5
+"""As a share of the noise, which is two standard errors."""
 
 
 def with_the_best_on_top(
@@ -51,11 +54,13 @@ def _with_the_best(
         return found, ()
     taken = {it.lever.name: it for it in promising[: screening.settings]}
     seen = screen(trials, draft, plan, list(taken.values()), noise=noise, again=True)
-    seen, enough = _seen_twice(trials, draft, plan, taken, seen, noise)
+    exact_ones = {name for name, (first, *_) in seen.items() if prover.proof_for(first.setting) == "exact"}
+    likely = {it for it in exact_ones if any(precedence(draft.study.findings, it))}
+    seen, enough = _seen_twice(trials, draft, plan, taken, seen, noise, likely)
     gains = {name: choices[0].gain or 0.0 for name, choices in seen.items()}
     clear, least = {it: gains[it] for it in gains if gains[it] >= enough[it]}, 1 + trials.options.delta
     shown = one_for_each_cause(taken, clear)
-    exact = {it: gain for it, gain in gains.items() if prover.proof_for(seen[it][0].setting) == "exact"}
+    exact = {it: gain for it, gain in gains.items() if it in exact_ones}
     spare = one_for_each_cause(taken, {it: gain for it, gain in exact.items() if gain >= least}, besides=shown)
     open_ones = {name: it for name, it in found.left.items() if name not in taken} | seen
     grown = Composition(
@@ -67,22 +72,30 @@ def _with_the_best(
 
 
 def _seen_twice(
-    trials: Trials, draft: StudyDraft, plan: Plan, taken: Mapping[str, Prospect], seen: Hopeful, noise: float
+    trials: Trials,
+    draft: StudyDraft,
+    plan: Plan,
+    taken: Mapping[str, Prospect],
+    seen: Hopeful,
+    noise: float,
+    likely: Collection[str],
 ) -> tuple[Hopeful, Mapping[str, float]]:
     """The same with the mean of two replicates for gains that may be noise, and for each lever the gain that is not.
 
-    Those are gains of less than twice the noise of one replicate, and of at least the noise of that mean. Without time
-    for a second replicate, no such gain is enough: in the verification a lever may take as many launches as the plan.
+    Those are gains of less than twice the noise of one replicate, and of at least the noise of that mean: two standard
+    errors. Of ``likely`` levers, which answer a measured cause and cost no proof, one is enough. Without time for a
+    second replicate, no such gain is: in the verification a lever may take as many launches as the plan.
     """
-    once, twice = beyond_noise(trials, noise), beyond_noise(trials, noise / math.sqrt(2))
-    doubtful = [name for name, (first, *_) in seen.items() if twice <= (first.gain or 0.0) < once * (1 + noise)]
+    once, of_mean = beyond_noise(trials, noise), noise / math.sqrt(2)
+    twice = {it: beyond_noise(trials, of_mean * (_STANDARD_ERROR if it in likely else 1.0)) for it in seen}
+    doubtful = [name for name, (first, *_) in seen.items() if twice[name] <= (first.gain or 0.0) < once * (1 + noise)]
     again = screen(trials, draft, plan, [taken[it] for it in doubtful], noise=noise, again=True) if doubtful else {}
     seconds = {name: second.gain for name, (second, *_) in again.items() if second.gain is not None}
     found = {name: it for name, it in seen.items() if name not in doubtful or name in again}
     for name, gain in seconds.items():
         first = seen[name][0]
         found[name] = [replace(first, gain=math.sqrt((first.gain or 0.0) * gain))]
-    enough = dict.fromkeys(found, once) | dict.fromkeys(doubtful, math.inf) | dict.fromkeys(seconds, twice)
+    enough = dict.fromkeys(found, once) | dict.fromkeys(doubtful, math.inf) | {it: twice[it] for it in seconds}
     return found, enough
 
 
