@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -291,3 +292,19 @@ def test_a_hang_at_the_start_names_the_limit_that_struck() -> None:
     with pytest.raises(ScriptError) as caught:
         search(world, 60)
     assert "--startup-limit" in caught.value.remedy
+
+
+_TOO_LONG = re.compile(r"takes about (\d+) s(?:, or up to (\d+) s .*)?, and (\d+) s of the budget are left\.")
+
+
+def test_what_was_not_measured_takes_longer_than_what_is_left() -> None:
+    """Where the time for its usual case is left, the time that a slow start may take is named."""
+    reasons = []
+    for budget in range(60, 241, 20):
+        study, _ = search(script(startup=12.0), budget)
+        reasons += [it.verdict.reason for it in study.outcomes if isinstance(it.verdict, Skipped)]
+    found = [[int(it) for it in match.groups(default="0")] for match in map(_TOO_LONG.search, reasons) if match]
+    assert any(most for _, most, _ in found) and any(not most for _, most, _ in found)
+    for usual, most, left in found:
+        assert max(usual, most) >= left
+        assert not most or most >= usual

@@ -39,6 +39,7 @@ from hotlap.procedures.screen import (
     has_trial,
     is_hopeful,
     let_go_beyond_limit,
+    most_seconds,
     noise_of_a_replicate,
     screen,
     screen_one,
@@ -385,7 +386,7 @@ class Ladder:
         if choice.gain is not None:
             return seen(choice, choice.gain, self._trials.options.goal)
         *_, shortest = screenings(self._trials, self._plan, [choice.setting])
-        return no_time(shortest.seconds, self._trials.left_seconds)
+        return no_time(shortest.seconds, most_seconds(self._trials, shortest), self._trials.left_seconds)
 
     def _verdict_of(self, name: str) -> Verdict | None:
         outcome = self._draft.outcome_of(name)

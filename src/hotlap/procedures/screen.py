@@ -249,10 +249,10 @@ def can_switch(lever: Lever, setting: Setting) -> bool:
 
 def affordable_screening(trials: Trials, possible: Iterable[Screening], launches: int = 1) -> Screening | None:
     """The first screening that the time allows so many times; None if it allows none."""
-    return next((it for it in possible if trials.fits(launches * _price(trials, it))), None)
+    return next((it for it in possible if trials.fits(launches * most_seconds(trials, it))), None)
 
 
-def _price(trials: Trials, screening: Screening) -> float:
+def most_seconds(trials: Trials, screening: Screening) -> float:
     """The time limit of a screening, if a lever starts slowly or hangs."""
     launches = 1 if screening.one_launch else screening.settings + 1
     hang = launches * trials.costs.startup_seconds + trials.shortest_limit_seconds

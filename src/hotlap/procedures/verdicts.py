@@ -128,11 +128,15 @@ def seen(choice: Screened, gain: float, goal: Goal) -> Seen:
     return Seen(speedup=gain, metric=goal.objective.metric, rounds=rounds, bound=bound, reason=reason)
 
 
-def no_time(screening_seconds: float, left_seconds: float) -> Skipped:
-    """The verdict on a candidate that was not even screened."""
-    left = max(0.0, left_seconds)
+def no_time(screening_seconds: float, most_seconds: float, left_seconds: float) -> Skipped:
+    """The verdict on a candidate that was not even screened: its replicate takes so many seconds, and at most so many
+    if the lever starts slowly or hangs."""
+    left = f"{max(0.0, left_seconds):.0f} s of the budget are left"
+    if screening_seconds > left_seconds:
+        return Skipped(reason=f"Even one replicate takes about {screening_seconds:.0f} s, and {left}.")
     return Skipped(
-        reason=f"Even one replicate takes about {screening_seconds:.0f} s, and {left:.0f} s of the budget are left."
+        reason=f"Even one replicate takes about {screening_seconds:.0f} s, or up to {most_seconds:.0f} s if the script "
+        f"starts slowly with it or hangs, and {left}."
     )
 
 
