@@ -33,7 +33,8 @@ def is_simulated() -> bool:
 
 
 def machine_line() -> str:
-    """One line that names processor, the formats that it multiplies in hardware, cores, memory and accelerators."""
+    """One line that names processor, the formats that it has instructions for (whether these are faster is measured by
+    each search), cores, memory and accelerators."""
     from hotlap.machine.facts import machine_facts
 
     machine = machine_facts()
@@ -41,8 +42,9 @@ def machine_line() -> str:
     if is_simulated():
         accelerators = f"a simulated {accelerators}: there is no such device"
     gibibytes = machine.memory_bytes / 2**30
-    native = ", ".join(machine.native_dtypes)
-    return f"{machine.processor} (native {native}), {machine.cores} cores, {gibibytes:.0f} GiB, {accelerators}"
+    formats = ", ".join(machine.native_dtypes)
+    processor = f"{machine.processor} (instructions for {formats})"
+    return f"{processor}, {machine.cores} cores, {gibibytes:.0f} GiB, {accelerators}"
 
 
 def today() -> str:
