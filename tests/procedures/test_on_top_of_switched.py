@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import msgspec
 import pytest
+from fake_findings import answered_by
 from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeScript
 from test_together import QUIET, Counting, chosen, kept, outcomes, search, switchable
 
-from hotlap.diagnose.api import Rule
-from hotlap.diagnose.shares import exactly
 from hotlap.experiment.options import Options
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
-from hotlap.records import Finding, NoGain, Plan, Proof, Replicate, TurnRequest
+from hotlap.records import NoGain, Plan, Proof, Replicate, TurnRequest
 
 
 class Growing(FakeScript):
@@ -184,12 +182,7 @@ class LessThanTheNoiseOfTwoReplicates(Slight):
 def test_a_small_gain_is_taken_of_an_exact_lever_that_answers_a_finding(
     monkeypatch: pytest.MonkeyPatch, proof: Proof, answers: bool
 ) -> None:
-    def finds(profile: object) -> list[Finding]:
-        levers = ("keep",) if answers else ()
-        return [Finding(rule="slow", share=exactly(0.05), title="The system clears pages.", levers=levers)]
-
-    rules = {"slow": Rule("slow", "slow", "slow", "compute", (), finds, {}, {}, ("account",))}  # type: ignore[arg-type]
-    monkeypatch.setattr(sys.modules["hotlap.diagnose.rank"], "all_rules", lambda: rules)
+    answered_by(monkeypatch, ["keep"] if answers else [], share=0.05)
     noise = {"launch_noise": 0.001, "round_noise": 0.002}
     script = LessThanTheNoiseOfTwoReplicates(effects={**HALF, **STEP}, optimizer=0.004, **noise)
     _, executor = search(script, switchable("half"), switchable("step"), lever("keep", proof=proof))

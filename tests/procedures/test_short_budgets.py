@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from fake_findings import answered_by
 from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
-from hotlap.diagnose.api import Rule
-from hotlap.diagnose.shares import exactly
 from hotlap.experiment.options import Options
 from hotlap.levers.api import Lever
 from hotlap.levers.support.switching import Switch
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
-from hotlap.records import Finding, Kept, Replicate, Study, TurnRequest
+from hotlap.records import Kept, Replicate, Study, TurnRequest
 
 EFFECTS = {setting("mixed-precision"): Effect(compute=0.6), setting("huge-pages"): Effect(compute=0.97)}
 
@@ -53,11 +51,7 @@ LEVERS = named(
 def search(
     monkeypatch: pytest.MonkeyPatch, *, answers: Sequence[str], startup: float, minutes: float, seed: int = 0
 ) -> tuple[Study, Recording]:
-    def finds(profile: object) -> list[Finding]:
-        return [Finding(rule="slow", share=exactly(0.6), title="Matrix products are slow.", levers=tuple(answers))]
-
-    rules = {"slow": Rule("slow", "slow", "slow", "compute", (), finds, {}, {}, ("account",))}  # type: ignore[arg-type]
-    monkeypatch.setattr(sys.modules["hotlap.diagnose.rank"], "all_rules", lambda: rules)
+    answered_by(monkeypatch, answers, share=0.6)
     executor = Recording(FakeScript(effects=EFFECTS, startup_seconds=startup), seed)
     options = Options(budget_seconds=60 * minutes)
     return tune(WORKLOAD, options, executor, levers=LEVERS, clock=executor.clock), executor

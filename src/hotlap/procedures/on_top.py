@@ -83,7 +83,7 @@ def _seen_twice(
     """The same with the mean of two replicates for gains that may be noise, and for each lever the gain that is not.
 
     Those are gains of less than twice the noise of one replicate, and of at least the noise of that mean: two standard
-    errors. Of ``likely`` levers, which answer a measured cause and cost no proof, one is enough. Without time for a
+    errors. Of ``likely`` levers, which answer a finding and cost no proof, one is enough. Without time for a
     second replicate, no such gain is: in the verification a lever may take as many launches as the plan.
     """
     once, of_mean = beyond_noise(trials, noise), noise / math.sqrt(2)

@@ -131,13 +131,10 @@ def seen(choice: Screened, gain: float, goal: Goal) -> Seen:
 def no_time(screening_seconds: float, most_seconds: float, left_seconds: float) -> Skipped:
     """The verdict on a candidate that was not even screened: its replicate takes so many seconds, and at most so many
     if the lever starts slowly or hangs."""
-    left = f"{max(0.0, left_seconds):.0f} s of the budget are left"
-    if screening_seconds > left_seconds:
-        return Skipped(reason=f"Even one replicate takes about {screening_seconds:.0f} s, and {left}.")
-    return Skipped(
-        reason=f"Even one replicate takes about {screening_seconds:.0f} s, or up to {most_seconds:.0f} s if the script "
-        f"starts slowly with it or hangs, and {left}."
-    )
+    usual = f"Even one replicate takes about {screening_seconds:.0f} s"
+    if screening_seconds <= left_seconds:
+        usual += f", or up to {most_seconds:.0f} s if the script starts slowly with it or hangs"
+    return Skipped(reason=f"{usual}, and {max(0.0, left_seconds):.0f} s of the budget are left.")
 
 
 def quick_look_text(budget_seconds: float | None, needed_seconds: float | None, *, on_purpose: bool) -> str:
