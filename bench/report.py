@@ -96,5 +96,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def command_line(module: str) -> str:
-    """The command that is running, for the record."""
-    return shlex.join(["python", "-m", module, *sys.argv[1:]])
+    """The command that is running, for the record. Paths are relative: where they begin is this machine's affair."""
+    return shlex.join(["python", "-m", module, *(_relative(it) for it in sys.argv[1:])])
+
+
+def _relative(word: str) -> str:
+    return os.path.relpath(word) if Path(word).is_absolute() else word

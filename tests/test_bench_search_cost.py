@@ -16,8 +16,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.pieces import store
-from bench.report import machine_line, today
+from bench.report import command_line, machine_line, today
 from bench.search_cost.__main__ import (
+    BEFORE,
     HERE,
     SLOW_START,
     Begun,
@@ -184,6 +185,24 @@ def test_each_row_says_when_and_where_it_was_measured() -> None:
     assert f"1. {today()}, {machine_line()}" in text and "2. 2026-01-02, another machine, 64 cores" in text
     assert "3. unknown day, unknown machine" in text
     assert "reached, 18.3 min (another machine, 64 cores)." in text
+
+
+def test_searches_of_another_checkout_are_compared_where_both_ran_on_the_same_machine_and_day() -> None:
+    after = searched(launches=40, first_launches=29, first_seconds=1104.0, date="2026-01-02")
+    before = searched(version=BEFORE, launches=73, first_launches=73, first_seconds=1800.0, date="2026-01-02")
+    begins, ends = "- slow_start.py with a start-up of 60 s: ", "before the change"
+    line = f"{begins}a verified plan in 18.4 min and 29 launches, {ends} a verified plan in 30.0 min and 73 launches."
+    assert line in text_of([after, before])
+    none = msgspec.structs.replace(before, first_launches=None, first_seconds=None, speedup=None)
+    assert f"{ends} no verified plan in 18.3 min and 73 launches." in text_of([after, none])
+    assert begins not in text_of([after, msgspec.structs.replace(before, machine="another machine")])
+    assert begins not in text_of([after, msgspec.structs.replace(before, date="2026-01-03")])
+
+
+def test_the_recorded_command_names_no_folder_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["__main__.py", "--source", str(tmp_path.parent / "before" / "src"), "--out", "x"])
+    assert command_line("bench.search_cost") == "python -m bench.search_cost --source ../before/src --out x"
 
 
 def test_what_another_machine_measured_stays_in_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

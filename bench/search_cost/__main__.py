@@ -170,6 +170,7 @@ def text_of(rows: list[Row]) -> str:
             *(f"{number}. {it[0] or 'unknown day'}, {it[1] or 'unknown machine'}" for it, number in runs.items()),
             "",
             *goals_of([it for it in rows if it.version == HERE]),
+            *against_before(rows),
         )
     )
 
@@ -205,6 +206,27 @@ def goals_of(rows: list[Row]) -> list[str]:
         ended = f"{seconds / 60:.1f} min" if reached else f"{it.status} after {it.wall_seconds / 60:.1f} min"
         lines.append(f"- {goal}: {_reached(reached)}, {ended}{_on(it)}.")
     return lines
+
+
+def against_before(rows: list[Row]) -> list[str]:
+    """A line for each search that another checkout made as well, on the same machine and day."""
+    before = {_case(it): it for it in rows if it.version == BEFORE}
+    lines = []
+    for row in (it for it in rows if it.version == HERE and _case(it) in before):
+        other = before[_case(row)]
+        subject = f"{row.script} with a start-up of {row.startup_seconds:g} s"
+        lines.append(f"- {subject}: {_took(row)}, before the change {_took(other)}{_on(row)}.")
+    return lines
+
+
+def _case(row: Row) -> tuple[str, float, str, str]:
+    return row.script, row.startup_seconds, row.machine, row.date
+
+
+def _took(row: Row) -> str:
+    if row.first_launches is None or row.first_seconds is None:
+        return f"no verified plan in {row.wall_seconds / 60:.1f} min and {row.launches} launches"
+    return f"a verified plan in {row.first_seconds / 60:.1f} min and {row.first_launches} launches"
 
 
 def _on(row: Row) -> str:
