@@ -101,4 +101,5 @@ def command_line(module: str) -> str:
 
 
 def _relative(word: str) -> str:
-    return os.path.relpath(word) if Path(word).is_absolute() else word
+    option, equals, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
+    return f"{option}{equals}{os.path.relpath(value)}" if Path(value).is_absolute() else word

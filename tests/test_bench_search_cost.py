@@ -191,18 +191,23 @@ def test_searches_of_another_checkout_are_compared_where_both_ran_on_the_same_ma
     after = searched(launches=40, first_launches=29, first_seconds=1104.0, date="2026-01-02")
     before = searched(version=BEFORE, launches=73, first_launches=73, first_seconds=1800.0, date="2026-01-02")
     begins, ends = "- slow_start.py with a start-up of 60 s: ", "before the change"
-    line = f"{begins}a verified plan in 18.4 min and 29 launches, {ends} a verified plan in 30.0 min and 73 launches."
+    line = f"{begins}a verified plan in 29 launches and 18.4 min, {ends} a verified plan in 73 launches and 30.0 min."
     assert line in text_of([after, before])
     none = msgspec.structs.replace(before, first_launches=None, first_seconds=None, speedup=None)
-    assert f"{ends} no verified plan in 18.3 min and 73 launches." in text_of([after, none])
+    assert f"{ends} no verified plan in 73 launches and 18.3 min." in text_of([after, none])
+    none = msgspec.structs.replace(none, status="interrupted")
+    assert f"{ends} no verified plan in 73 launches and 18.3 min, then interrupted." in text_of([after, none])
     assert begins not in text_of([after, msgspec.structs.replace(before, machine="another machine")])
     assert begins not in text_of([after, msgspec.structs.replace(before, date="2026-01-03")])
 
 
 def test_the_recorded_command_names_no_folder_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["__main__.py", "--source", str(tmp_path.parent / "before" / "src"), "--out", "x"])
-    assert command_line("bench.search_cost") == "python -m bench.search_cost --source ../before/src --out x"
+    source = str(tmp_path.parent / "before" / "src")
+    for words in (["--source", source], [f"--source={source}"]):
+        monkeypatch.setattr(sys, "argv", ["__main__.py", *words, "--startups=", "--out", "x"])
+        option = " ".join(words).replace(source, "../before/src")
+        assert command_line("bench.search_cost") == f"python -m bench.search_cost {option} --startups= --out x"
 
 
 def test_what_another_machine_measured_stays_in_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,8 +225,12 @@ def _case(row: Row) -> tuple[str, float, str, str]:
 
 def _took(row: Row) -> str:
     if row.first_launches is None or row.first_seconds is None:
-        return f"no verified plan in {row.wall_seconds / 60:.1f} min and {row.launches} launches"
-    return f"a verified plan in {row.first_seconds / 60:.1f} min and {row.first_launches} launches"
+        return f"no verified plan in {row.launches} launches and {_whole_wall(row)}"
+    return f"a verified plan in {row.first_launches} launches and {row.first_seconds / 60:.1f} min"
+
+
+def _whole_wall(row: Row) -> str:
+    return f"{row.wall_seconds / 60:.1f} min{', then interrupted' if row.status == 'interrupted' else ''}"
 
 
 def _on(row: Row) -> str:
@@ -413,7 +417,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         "none" if row.first_launches is None else str(row.first_launches),
         "none" if row.first_seconds is None else f"{row.first_seconds / 60:.1f} min",
         str(row.launches),
-        f"{row.wall_seconds / 60:.1f} min{', then interrupted' if row.status == 'interrupted' else ''}",
+        _whole_wall(row),
         processor,
         speedup,
         ", ".join(row.levers) or "none",
