@@ -33,6 +33,7 @@ from hotlap.records import (
     Study,
     TurnRequest,
 )
+from hotlap.render.lever_table import own_gain
 
 
 class Counting(FakeExecutor):
@@ -387,6 +388,8 @@ def test_a_clear_gain_needs_no_arm_without_the_lever_where_starting_takes_long()
     assert chosen(study) == {"half", "feed"}
     assert {len(it.arms) for it in slow.fresh()} == {3}
     assert "a first measurement only" in kept(study, "feed").reason
+    first = kept(study, "feed").first_ratio
+    assert first is not None and own_gain(outcomes(study)["feed"]) == f"{first:.2f}x seen once, not proved"
     assert own_comparison(outcomes(study)["feed"]) is None, "the whole plan's gain is not the lever's"
     assert study.verification is not None
     whole = f"{study.verification.speed.speedup.value:.2f}x"

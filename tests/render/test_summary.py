@@ -212,6 +212,18 @@ def test_a_gain_that_was_not_proved_apart_from_the_others_is_said_to_be() -> Non
     assert [it.gain == "own gain not proved" for it in changes(study)] == [True, False, False]
 
 
+def test_a_gain_that_only_a_first_measurement_shows_has_no_interval() -> None:
+    whole, lever = fakes.FINISHED.verification, fakes.FINISHED.plan.settings[0]
+    assert whole is not None
+    verdict = Kept(comparison=whole, first_ratio=2.314)
+    seen = Outcome(lever=lever.lever, setting=lever, verdict=verdict, together_with=("others",))
+    others = tuple(it for it in fakes.FINISHED.outcomes if it.lever != lever.lever)
+    study = msgspec.structs.replace(fakes.FINISHED, outcomes=(seen, *others))
+    assert "2.31x seen once, not proved" in shown(study).replace("\N{NO-BREAK SPACE}", " ")
+    assert changes(study)[0].gain == "2.31x seen once, not proved"
+    assert_fits(shown(study))
+
+
 def test_a_gain_whose_interval_reaches_none_is_not_proved() -> None:
     """A lever may be chosen by the mean of several comparisons, or with others that only together are shown to gain."""
     first = fakes.FINISHED.outcomes[0]

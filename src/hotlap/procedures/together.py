@@ -308,7 +308,8 @@ def _kept(
     verdict = of_quality(comparison, quality, accept_unverified)
     if not isinstance(verdict, Kept):
         return verdict
-    return replace_reason(verdict, _where_from(part, own, others))
+    first_ratio = part.gain if own is None else None
+    return replace_reason(msgspec.structs.replace(verdict, first_ratio=first_ratio), _where_from(part, own, others))
 
 
 def replace_reason(verdict: Kept, sentence: str) -> Kept:

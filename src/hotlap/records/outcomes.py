@@ -15,10 +15,15 @@ from hotlap.records.workload import Setting, Workload
 
 
 class Kept(Record, frozen=True, kw_only=True, tag="kept"):
-    """Better by the objective, with the same results: it became part of the plan."""
+    """Better by the objective, with the same results: it became part of the plan.
+
+    ``comparison`` is that of the whole plan where the lever's own gain was not compared; ``first_ratio`` is then how
+    many times faster a first measurement showed it, one replicate (None: there was none).
+    """
 
     comparison: Comparison
     reason: str = ""
+    first_ratio: float | None = None
 
 
 class NoGain(Record, frozen=True, kw_only=True, tag="no-gain"):

@@ -41,6 +41,7 @@ from hotlap.wording import ending_text
 COLOURS: dict[Tone, str] = {"good": "green", "neutral": "default", "bad": "red"}
 MARKS: dict[Tone, tuple[str, str]] = {"good": ("✓", "+"), "neutral": ("·", "-"), "bad": ("✗", "x")}
 NO_DETAILS: Mapping[str, str] = MappingProxyType({})
+NOT_PROVED = "own gain not proved"
 _INDENT = 5
 _GAP = 2
 _BREAKS_SHOWN = 5
@@ -88,12 +89,15 @@ def tried_rows(
     return tuple(row(it, _step_seconds(it, outcomes, account), details.get(it.lever, "")) for it in tried)
 
 
-def own_gain(comparison: Comparison | None) -> str:
+def own_gain(outcome: Outcome) -> str:
     """``1.23x (1.10 to 1.38)`` of a kept lever; not proved where there is no comparison, or one that shows no gain."""
-    if comparison is None or comparison.speed.verdict != "faster":
-        return "own gain not proved"
-    speedup = comparison.speed.speedup
-    return f"{text.ratio(speedup.value)} ({text.interval(speedup)})"
+    comparison, first = own_comparison(outcome), getattr(outcome.verdict, "first_ratio", None)
+    if comparison is not None and comparison.speed.verdict == "faster":
+        speedup = comparison.speed.speedup
+        return f"{text.ratio(speedup.value)} ({text.interval(speedup)})"
+    if comparison is None and first is not None:
+        return f"{text.ratio(first)} seen once, not proved"
+    return NOT_PROVED
 
 
 def kept_words(outcomes: Sequence[Outcome]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hotlap.gain import claimed, comparison_of_plan, own_comparison
+from hotlap.gain import claimed, comparison_of_plan
 from hotlap.objective import is_speed
 from hotlap.records import Comparison, Costs, Kept, Setting, Study
 from hotlap.render import text
@@ -13,7 +13,7 @@ from hotlap.render.cost import cost_sentences
 from hotlap.render.headline import headline
 from hotlap.render.isolation import study_warnings
 from hotlap.render.kinds.api import presenter_of
-from hotlap.render.lever_table import own_gain
+from hotlap.render.lever_table import NOT_PROVED, own_gain
 from hotlap.render.presentable import presentable
 from hotlap.render.sections.next import commands_of
 from hotlap.render.step_times import step_times
@@ -68,9 +68,9 @@ def _changed(study: Study, gained: Comparison | None) -> Iterator[Row]:
     if len(settings) > _SETTINGS_IN_LINES:
         yield Row(label, ("; ".join(map(_setting, settings)),), most=7, least=3)
         return
-    gains = {it.setting: own_comparison(it) for it in study.outcomes if isinstance(it.verdict, Kept)}
+    kept = {it.setting: own_gain(it) for it in study.outcomes if isinstance(it.verdict, Kept)}
     with_gains = len(settings) > 1 and gained is not None and is_speed(study.objective)
-    words = {it: "  " + own_gain(gains.get(it)).replace(" ", NO_BREAK) for it in settings} if with_gains else {}
+    words = {it: "  " + kept.get(it, NOT_PROVED).replace(" ", NO_BREAK) for it in settings} if with_gains else {}
     items = tuple(_setting(it) + words.get(it, "") for it in settings)
     yield Row(label, items, is_list=True, most=8, least=3)
 

@@ -57,7 +57,7 @@ def _gain(study: Study, outcome: Outcome) -> str:
         return ""
     comparison = own_comparison(outcome)
     is_faster = comparison is not None and comparison.speed.verdict == "faster"
-    return own_gain(comparison) if is_faster or is_speed(study.objective) else ""
+    return own_gain(outcome) if is_faster or is_speed(study.objective) else ""
 
 
 def facts(study: Study) -> Iterator[Fact]:
