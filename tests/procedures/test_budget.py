@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
@@ -262,6 +263,27 @@ def test_one_launch_starts_each_lever_once() -> None:
     costs.learn_replicate(turns, arms, made.seconds)
     more = costs.of_one_launch([late] * 5, 8) - costs.of_one_launch([Plan()] * 5, 8)
     assert more == pytest.approx(20.0, rel=0.3)
+
+
+def test_what_all_arms_compile_makes_no_other_launch_late() -> None:
+    """Whether the arms start beside each other or one after the other."""
+    for beside in (True, False):
+        costs = Costs(2.0, Shape(step_seconds=0.02), cores=2, slow_levers=["late"])
+        plain, base = [Plan()] * 3, Plan(settings=(HALF, LATE))
+        arms = [base, Plan(settings=(HALF, LATE, FEED))]
+
+        def learn(plans: list[Plan], costs: Costs = costs, beside: bool = beside) -> None:
+            made = FakeExecutor(FakeScript(effects={LATE: Effect(startup_seconds=30.0)}))
+            turns = made.take_turns(TurnRequest(arms=tuple(_assignment(it, Options()) for it in plans), rounds=8))
+            waited = turns.runs[0].startup_seconds * (len(plans) - 1) if beside else 0.0
+            costs.learn_replicate(msgspec.structs.replace(turns, interleaved=beside), plans, made.seconds - waited)
+
+        learn(plain)
+        before = costs.of_replicate(plain, 8)
+        for _ in range(5):
+            learn(arms)
+        assert costs.of_replicate(plain, 8) == pytest.approx(before, rel=0.1)
+        assert costs.of_replicate([base, base], 8) > 2 * costs.of_replicate(plain[:2], 8)
 
 
 def test_a_faster_plan_needs_more_steps_for_its_blocks() -> None:

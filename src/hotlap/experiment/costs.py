@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, median, median_low
@@ -79,12 +79,15 @@ class Costs:
 
     ``overhead_seconds`` is what a launch of the baseline adds to a replicate besides its rounds: start-up and warm-up,
     less what arms do at the same time. ``shape`` says how blocks are cut; the time of a step comes from the first run,
-    and is corrected by every replicate.
+    and is corrected by every replicate. ``slow_levers`` are those whose launches start slowly, since they compile.
     """
 
-    def __init__(self, startup_seconds: float, shape: Shape, *, cores: int = 1) -> None:
+    def __init__(
+        self, startup_seconds: float, shape: Shape, *, cores: int = 1, slow_levers: Collection[str] = ()
+    ) -> None:
         self.shape = shape
         self.starts = Starts(startup_seconds, cores)
+        self._slow_levers = slow_levers
         self._side_by_side = max(1, min(cores, _USUAL_ARMS))
         self._overheads: deque[float] = deque(maxlen=_REMEMBERED_REPLICATES)
         self._step_seconds: deque[float] = deque([shape.step_seconds], maxlen=_REMEMBERED_REPLICATES)
@@ -174,8 +177,12 @@ class Costs:
         engine built, later launches only load.
         """
         cut = shape or self.shape
-        if turns.interleaved:
-            self.starts.learn(started_together * len(plans), turns.runs[0].startup_seconds)
+        beside = started_together * len(plans) if turns.interleaved else 1
+        if plans[0].settings:
+            later = max(0.0, turns.runs[0].startup_seconds - self.starts.together(beside))
+            self._learn_startup_of_all(plans[0], later / len(plans) if turns.interleaved else later)
+        elif turns.interleaved:
+            self.starts.learn(beside, turns.runs[0].startup_seconds)
         for plan, run in zip(plans, turns.runs, strict=True):
             building = self._first_build_seconds(plan, run)
             elapsed_seconds = max(0.0, elapsed_seconds - building)
@@ -210,6 +217,14 @@ class Costs:
         if not plan.settings or any(it.lever == plan.settings[-1].lever for it in than.settings):
             return
         self._extra_startup[plan.settings[-1].lever].append(max(0.0, more_seconds))
+
+    def _learn_startup_of_all(self, plan: Plan, more_seconds: float) -> None:
+        """Attribute the additional start-up time of a plan that every arm had to its levers that start slowly, if it
+        has any: no other launch is to be taken to start as late."""
+        levers = [it.lever for it in plan.settings]
+        slow = [it for it in levers if it in self._slow_levers] or levers
+        for it in slow:
+            self._extra_startup[it].append(more_seconds / len(slow))
 
     def _extra(self, plan: Plan) -> float:
         known = (self._extra_startup.get(it.lever) for it in plan.settings)

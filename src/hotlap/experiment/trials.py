@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -86,7 +86,7 @@ class Trials:
     was no quieter, at most ``most_waits``, and ``again_seconds`` is the time of such waits and the measurements after
     them. ``on_repetition`` is called with the number of repetitions so far when a trial is repeated because it was
     killed from outside. ``unmodified`` remembers the last runs of the unmodified script. ``warm_up_steps`` are the
-    fewest of a replicate's arm.
+    fewest of a replicate's arm. ``slow_levers`` are those that start slowly.
     """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
@@ -110,6 +110,7 @@ class Trials:
         self.again_seconds = 0.0
         self.cuts_replicates = False
         self.warm_up_steps = 0
+        self.slow_levers: Collection[str] = ()
         self.on_repetition: Callable[[int], object] = lambda count: None
         self.unmodified = UnmodifiedRuns(workload, options.seed)
         self._repetitions = 0
