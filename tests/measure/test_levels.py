@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.measure import levels
-from hotlap.records import Block, EnergySource, Replicate, Run, ScriptFacts, Steps
+from hotlap.records import Block, CompileReport, EnergySource, Replicate, Run, ScriptFacts, Steps
 
 Joules = tuple[float | None, float | None]
 
@@ -118,3 +119,20 @@ def test_extra_startup_is_compared_by_replicate() -> None:
     found = levels.extra_startup_seconds(replicates, confidence=0.95)
     assert found is not None and (found.low, found.value, found.high) == pytest.approx((30.0, 30.0, 30.0))
     assert levels.extra_startup_seconds(replicates[:1], confidence=0.95) is None
+
+
+def test_extra_startup_is_that_of_a_first_run() -> None:
+    """Replicates whose arms load what was compiled before say how much it varies, and no more."""
+    walls = (1.0,) + (0.1,) * 16
+
+    def replicate(extra: float, loaded: int) -> Replicate:
+        start = msgspec.structs.replace(run(startup=3.0 + extra, walls=walls), compile=CompileReport(loaded=loaded))
+        return turns(run(startup=3.0, walls=walls), run(startup=3.0, walls=walls), start)
+
+    later = [replicate(extra, loaded=2) for extra in (2.0, 3.0, 4.0)]
+    found = levels.extra_startup_seconds([replicate(33.0, loaded=0), *later], confidence=0.95)
+    spread = levels.extra_startup_seconds([replicate(it, loaded=0) for it in (2.0, 3.0, 4.0)], confidence=0.95)
+    assert found is not None and spread is not None
+    assert found.value == pytest.approx(33.0)
+    assert found.high - found.low == pytest.approx(math.sqrt(3) * (spread.high - spread.low))
+    assert levels.extra_startup_seconds(later, confidence=0.95) is None, "what a first run takes is not known"

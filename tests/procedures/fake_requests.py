@@ -45,8 +45,12 @@ def swept(arm: Assignment) -> tuple[Setting, ...]:
     return sweep.settings if sweep is not None else ()
 
 
+_COMPILES_ALL = "compiles_all"
+
+
 def told(value: object) -> object:
-    """A record as the fields that say something else than their default; a workload's are the tests' own folders."""
+    """A record as the fields that say something else than their default; a workload's are the tests' own folders, and
+    what an arm compiles or loads makes no difference to its steps."""
     if isinstance(value, tuple):
         return [told(it) for it in value]
     if not isinstance(value, msgspec.Struct):
@@ -54,7 +58,7 @@ def told(value: object) -> object:
     if isinstance(value, Workload):
         return value.kind
     fields = ((it.name, getattr(value, it.name), it.default) for it in msgspec.structs.fields(value))
-    fields_told = {name: told(given) for name, given, default in fields if given != default}
+    fields_told = {name: told(given) for name, given, default in fields if given != default and name != _COMPILES_ALL}
     return {type(value).__name__: fields_told} if isinstance(value, Instrument) else fields_told
 
 

@@ -286,6 +286,24 @@ def test_what_all_arms_compile_makes_no_other_launch_late() -> None:
         assert costs.of_replicate([base, base], 8) > 2 * costs.of_replicate(plain[:2], 8)
 
 
+def test_only_the_first_replicate_is_taken_to_compile() -> None:
+    costs = Costs(2.0, Shape(step_seconds=0.02), cores=2, slow_levers=["late"])
+    arms = [Plan(), Plan(), Plan(settings=(LATE,))]
+
+    def learn(seconds: float, compiles_all: bool) -> None:
+        made = FakeExecutor(FakeScript(effects={LATE: Effect(startup_seconds=seconds)}))
+        turns = made.take_turns(TurnRequest(arms=tuple(_assignment(it, Options()) for it in arms), rounds=8))
+        costs.learn_replicate(turns, arms, made.seconds, compiles_all=compiles_all)
+
+    def extra(count: int) -> float:
+        return costs.of_replicates(arms, count, 8) - costs.of_replicates([Plan()] * 3, count, 8)
+
+    learn(30.0, compiles_all=True)
+    assert extra(5) == pytest.approx(5 * 30.0, rel=0.1), "later ones load what was compiled, if they can"
+    learn(4.0, compiles_all=False)
+    assert extra(5) == pytest.approx(30.0 + 4 * 4.0, rel=0.1)
+
+
 def test_a_faster_plan_needs_more_steps_for_its_blocks() -> None:
     """Blocks have a length in seconds; levers on top of a plan are taken to be as fast as it is."""
     costs = Costs(2.0, Shape(step_seconds=0.036))

@@ -381,6 +381,13 @@ def test_a_script_that_does_not_repeat_itself_is_run_again_for_its_proof() -> No
     assert len(proof_runs(executor)) == 5
 
 
+def test_only_the_first_replicate_of_a_claim_compiles_everything() -> None:
+    effects = {setting("half"): Effect(compute=0.5)}
+    _, executor = search(FakeScript(effects=effects, **QUIET), switchable("half"))
+    assert [it.compiles_all for it in executor.fresh()] == [True, False, False, False, False]
+    assert not any(it.compiles_all for it in executor.replicates if it.one_launch)
+
+
 def test_a_clear_gain_needs_no_arm_without_the_lever_where_starting_takes_long() -> None:
     effects = {setting("half"): Effect(compute=0.5), setting("feed"): Effect(data=0.05)}
     levers = (switchable("half"), lever("feed", proof="exact"))

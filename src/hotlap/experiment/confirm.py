@@ -15,7 +15,7 @@ from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.trials import Trials
 from hotlap.measure import speed
 from hotlap.objective import NOTHING_USED
-from hotlap.records import Comparison, Plan, Replicate, Run
+from hotlap.records import Comparison, CompileReport, Plan, Replicate, Run
 
 OUT_OF_SIGHT_CONFIDENCE = 0.6
 """A trial ends for futility when the upper end of this interval is below the gain worth having."""
@@ -35,6 +35,11 @@ class Confirmation:
     @property
     def candidate_run(self) -> Run:
         return self.replicates[-1].runs[CANDIDATE]
+
+    @property
+    def compile(self) -> CompileReport:
+        """What compiling costs in the candidate's first run: the arms of the first replicate compile all."""
+        return self.replicates[0].runs[CANDIDATE].compile
 
 
 def first_analysis_cost(trials: Trials, reference: Plan, candidate: Plan, rounds: int) -> float:

@@ -91,7 +91,8 @@ class Costs:
         self._side_by_side = max(1, min(cores, _USUAL_ARMS))
         self._overheads: deque[float] = deque(maxlen=_REMEMBERED_REPLICATES)
         self._step_seconds: deque[float] = deque([shape.step_seconds], maxlen=_REMEMBERED_REPLICATES)
-        self._extra_startup: defaultdict[str, deque[float]] = defaultdict(partial(deque, maxlen=_REMEMBERED_REPLICATES))
+        self._extra_startup = _by_lever()
+        self._extra_of_first_runs = _by_lever()
         self._built: set[Plan] = set()
         self._speedups: dict[Plan, float] = {}
 
@@ -125,11 +126,12 @@ class Costs:
         return launches + len(plans) * rounds * cut.round_seconds
 
     def of_replicates(self, plans: Sequence[Plan], count: int, rounds: int, *, at_once: int = 1) -> float:
-        """So many replicates with these arms, of which ``at_once`` start together."""
+        """So many replicates with these arms, of which ``at_once`` start together; in the first one all is compiled."""
         groups = [min(at_once, count - first) for first in range(0, count, at_once)]
         saved = sum(self.starts.saved(it, len(plans)) for it in groups)
         one = self.of_replicate(plans, rounds)
-        return max(len(groups) * one, count * one - saved)
+        compiling = sum(self._extra(it, first_run=True) - self._extra(it) for it in plans)
+        return max(len(groups) * one, count * one - saved) + max(0.0, compiling)
 
     def of_one_launch(self, plans: Sequence[Plan], rounds: int, shape: Shape | None = None) -> float:
         """One process that switches between these plans: one start, in which each lever starts once, and the rounds and
@@ -170,8 +172,10 @@ class Costs:
         shape: Shape | None = None,
         *,
         started_together: int = 1,
+        compiles_all: bool = False,
     ) -> None:
         """Correct the estimates by a completed replicate of that ``shape``, one of so many that started together.
+        ``compiles_all``: its arms started as first runs do.
 
         Its rounds give the time of its steps, and so its overhead; the first run may have been disturbed. What an
         engine built, later launches only load.
@@ -180,16 +184,17 @@ class Costs:
         beside = started_together * len(plans) if turns.interleaved else 1
         if plans[0].settings:
             later = max(0.0, turns.runs[0].startup_seconds - self.starts.together(beside))
-            self._learn_startup_of_all(plans[0], later / len(plans) if turns.interleaved else later)
+            self._learn_startup_of_all(plans[0], later / len(plans) if turns.interleaved else later, compiles_all)
         elif turns.interleaved:
             self.starts.learn(beside, turns.runs[0].startup_seconds)
         for plan, run in zip(plans, turns.runs, strict=True):
             building = self._first_build_seconds(plan, run)
             elapsed_seconds = max(0.0, elapsed_seconds - building)
-            self._learn_startup(plan, run.startup_seconds - building - turns.runs[0].startup_seconds, plans[0])
+            later = run.startup_seconds - building - turns.runs[0].startup_seconds
+            self._learn_startup(plan, later, plans[0], compiles_all)
         step_seconds = _step_seconds(turns, plans)
         own = cut if step_seconds is None else replace(cut, step_seconds=step_seconds)
-        extras = sum(self._extra(plan) for plan in plans)
+        extras = sum(self._extra(plan, first_run=compiles_all) for plan in plans)
         rest = elapsed_seconds - extras - len(plans) * len(turns.rounds[0]) * own.round_seconds
         usual = replace(self.shape, step_seconds=own.step_seconds)
         self._overheads.append(self._scaled_overhead(max(0.0, rest / len(plans)), own, usual))
@@ -212,23 +217,33 @@ class Costs:
         self._built.add(plan)
         return run.engine.build_seconds
 
-    def _learn_startup(self, plan: Plan, more_seconds: float, than: Plan) -> None:
+    def _extras(self, first_run: bool) -> defaultdict[str, deque[float]]:
+        """The additional start-up time of levers, by their names: in a launch that compiles all, or in another one."""
+        return self._extra_of_first_runs if first_run else self._extra_startup
+
+    def _learn_startup(self, plan: Plan, more_seconds: float, than: Plan, first_run: bool) -> None:
         """Attribute a plan's additional start-up time to its newest lever, if the first arm lacks that lever."""
         if not plan.settings or any(it.lever == plan.settings[-1].lever for it in than.settings):
             return
-        self._extra_startup[plan.settings[-1].lever].append(max(0.0, more_seconds))
+        self._extras(first_run)[plan.settings[-1].lever].append(max(0.0, more_seconds))
 
-    def _learn_startup_of_all(self, plan: Plan, more_seconds: float) -> None:
+    def _learn_startup_of_all(self, plan: Plan, more_seconds: float, first_run: bool) -> None:
         """Attribute the additional start-up time of a plan that every arm had to its levers that start slowly, if it
         has any: no other launch is to be taken to start as late."""
         levers = [it.lever for it in plan.settings]
         slow = [it for it in levers if it in self._slow_levers] or levers
         for it in slow:
-            self._extra_startup[it].append(more_seconds / len(slow))
+            self._extras(first_run)[it].append(more_seconds / len(slow))
 
-    def _extra(self, plan: Plan) -> float:
-        known = (self._extra_startup.get(it.lever) for it in plan.settings)
+    def _extra(self, plan: Plan, *, first_run: bool = False) -> float:
+        """As known from launches of that kind, or else from those of the other one."""
+        own, other = self._extras(first_run), self._extras(not first_run)
+        known = (own.get(it.lever) or other.get(it.lever) for it in plan.settings)
         return sum(median(it) for it in known if it)
+
+
+def _by_lever() -> defaultdict[str, deque[float]]:
+    return defaultdict(partial(deque, maxlen=_REMEMBERED_REPLICATES))
 
 
 def _step_seconds(turns: Replicate, plans: Sequence[Plan]) -> float | None:

@@ -41,9 +41,11 @@ _ABSENT = (
     b',"warm_up_steps":0',
     b',"parts":null',
     b',"towards":"above"',
+    b',"compiles_all":false',
+    b',"compiles_all":true',
 )
 """Fields that requests did not have when the present format began, as JSON with their defaults (``,"name":null``): left
-out of keys, which thus stay those of studies that were made before."""
+out of keys, which thus stay those of studies that were made before. So is the other value where keys differ anyway."""
 
 
 class JournaledExecutor:

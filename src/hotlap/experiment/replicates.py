@@ -149,7 +149,12 @@ class _Loop:
         trials, design = self._trials, self._design
         if not self._may_repeat:
             return trials.take_replicates(
-                design.arms, count=count, rounds=self._rounds, purpose=design.purpose, shape=design.shape
+                design.arms,
+                count=count,
+                rounds=self._rounds,
+                purpose=design.purpose,
+                shape=design.shape,
+                compiles_all=not self._replicates,
             )
         turns = self._undisturbed(to_come)
         if timed_out(turns) and design.repeats_time_outs and trials.fits(self._cost(to_come)):
@@ -166,6 +171,7 @@ class _Loop:
                 purpose=design.purpose,
                 shape=design.shape,
                 patience_seconds=patience_seconds,
+                compiles_all=not self._replicates,
             )
 
         if design.measured is None:

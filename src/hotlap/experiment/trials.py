@@ -286,6 +286,7 @@ class Trials:
         shape: Shape | None = None,
         patience_seconds: float = 0.0,
         one_launch: bool = False,
+        compiles_all: bool = False,
     ) -> Replicate | Failure:
         """Take one replicate like :meth:`take_replicates`; with ``one_launch`` its arms share a process."""
         (taken,) = self.take_replicates(
@@ -296,6 +297,7 @@ class Trials:
             shape=shape,
             patience_seconds=patience_seconds,
             one_launch=one_launch,
+            compiles_all=compiles_all,
         )
         return taken
 
@@ -309,17 +311,26 @@ class Trials:
         shape: Shape | None = None,
         patience_seconds: float = 0.0,
         one_launch: bool = False,
+        compiles_all: bool = False,
     ) -> list[Replicate | Failure]:
         """Take replicates of this ``shape``, with a fresh launch of each arm; those of one slot start together.
 
         ``purpose`` distinguishes replicates, so that each has its own order of arms. A replicate whose *first* arm
-        failed is repeated once, and one whose script ended too soon is repeated with shorter blocks.
+        failed is repeated once, and one whose script ended too soon is repeated with shorter blocks. With
+        ``compiles_all`` the first one starts as a first run does, without what earlier launches compiled.
         """
         assignments = tuple(map(self._assigned, arms))
 
         def ask(count: int) -> list[Replicate]:
-            rounds_here = min(rounds, self.costs.shape.most_rounds)
-            return self._request(assignments, rounds_here, purpose, shape, patience_seconds, count, one_launch)
+            request = TurnRequest(
+                arms=assignments,
+                rounds=min(rounds, self.costs.shape.most_rounds),
+                patience_seconds=patience_seconds,
+                one_launch=one_launch,
+            )
+            afresh = [compiles_all] + [False] * (count - 1)
+            wanted = [msgspec.structs.replace(request, compiles_all=it) for it in afresh]
+            return self._request(wanted, purpose, shape)
 
         is_usual = shape is None and not one_launch
         return [self._settled(turns, lambda: ask(1)[0], is_usual) for turns in ask(count)]
@@ -351,39 +362,27 @@ class Trials:
         workload = arm.workload or assignment.workload
         return msgspec.structs.replace(assignment, workload=workload, instruments=arm.instruments)
 
-    def _request(
-        self,
-        arms: tuple[Assignment, ...],
-        rounds: int,
-        purpose: str,
-        cut: Shape | None,
-        patience_seconds: float,
-        count: int,
-        one_launch: bool,
-    ) -> list[Replicate]:
+    def _request(self, wanted: Sequence[TurnRequest], purpose: str, cut: Shape | None) -> list[Replicate]:
         shape = cut or self.costs.shape
         warm_up_limit_seconds = min(120.0, max(_SHORTEST_LIMIT_SECONDS, _BLOCK_SHARE * self.left_seconds))
         requests = [
-            TurnRequest(
-                arms=arms,
-                rounds=rounds,
+            msgspec.structs.replace(
+                it,
                 block_seconds=shape.block_seconds,
                 block_steps=shape.block_steps,
                 order_seed=self._order_seed(purpose),
                 warm_up_limit_seconds=warm_up_limit_seconds,
                 warm_up_steps=self.warm_up_steps,
                 interleaved=self.interleaved,
-                suspended=self.suspended and not one_launch,
-                one_launch=one_launch,
-                patience_seconds=patience_seconds,
+                suspended=self.suspended and not it.one_launch,
                 most_seconds=self.most_seconds if self.cuts_replicates else None,
             )
-            for _ in range(count)
+            for it in wanted
         ]
         began = self.spent_seconds
         answers = self.executor.take_turns(requests)
-        alone = count == 1 and not patience_seconds
-        together = math.ceil(count / self.executor.slots)
+        alone = len(wanted) == 1 and not wanted[0].patience_seconds
+        together = math.ceil(len(wanted) / self.executor.slots)
         return [
             self._learned(it, turns, shape, began, alone, together) for it, turns in zip(requests, answers, strict=True)
         ]
@@ -411,7 +410,9 @@ class Trials:
         if failure_of(turns) is None and not request.one_launch:
             elapsed_seconds = self.spent_seconds - began if alone else turns.wall_seconds
             plans = [it.plan for it in request.arms]
-            self.costs.learn_replicate(turns, plans, elapsed_seconds, shape, started_together=together)
+            self.costs.learn_replicate(
+                *(turns, plans, elapsed_seconds, shape), started_together=together, compiles_all=request.compiles_all
+            )
             self._learn_room(turns, len(request.arms))
             for arm, run in zip(request.arms, turns.runs, strict=True):
                 self.unmodified.note(arm, run, self.own_plan)

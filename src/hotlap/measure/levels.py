@@ -68,13 +68,21 @@ def extra_startup_seconds(
     """The additional seconds of start-up and warm-up of the arm ``arms[1]`` over ``arms[0]``.
 
     None if they are known in fewer than two replicates. The arms of a replicate start at the same time, so that both
-    are slowed down alike.
+    are slowed down alike. They are those of a first run: where an arm loaded what an earlier launch had compiled, a
+    replicate says only how much such differences vary.
     """
-    pairs = [(startup_seconds(it.runs[arms[0]]), startup_seconds(it.runs[arms[1]])) for it in replicates]
-    differences = [other - one for one, other in pairs if one is not None and other is not None]
-    if len(differences) < 2:
+    loading: list[float] = []
+    compiling: list[float] = []
+    for runs in (it.runs for it in replicates):
+        one, other = startup_seconds(runs[arms[0]]), startup_seconds(runs[arms[1]])
+        if one is not None and other is not None:
+            loads = any(runs[it].compile.loaded for it in arms)
+            (loading if loads else compiling).append(other - one)
+    varying = max(loading, compiling, key=len)
+    if not compiling or len(varying) < 2:
         return None
-    mean, half_width = _interval(differences, confidence)
+    mean = fmean(compiling)
+    half_width = _interval(varying, confidence)[1] * math.sqrt(len(varying) / len(compiling))
     return Estimate(value=mean, low=mean - half_width, high=mean + half_width, unit="s")
 
 

@@ -193,7 +193,7 @@ def _verdicts(
         verdict = _verdict(trials, draft, prover, comparison)
         verdicts[arm.name] = verdict
         setting = arm.plan.settings[0] if len(arm.plan.settings) == 1 else None
-        report = replicates[-1].runs[2 + index].compile
+        report = replicates[0].runs[2 + index].compile
         compiled = report if report.seconds or report.graphs else None
         draft.decide(Outcome(lever=arm.name, setting=setting, verdict=verdict, compile=compiled))
     return verdicts

@@ -304,12 +304,13 @@ class Ladder:
         before = self._trials.spent_seconds
         result = self._keeping_proof(candidate, partial(measure_plan, self._trials, self._draft, candidate))
         run: Run | None = None
+        report = choice.compile
         if isinstance(result, Failure):
             if result.cut:
                 return None, None
             verdict: Verdict = Failed(ending=result.ending, reason=result.reason)
         else:
-            self._compared, run = True, result.run
+            self._compared, run, report = True, result.run, result.compile
             self._family[name] = result.comparison
             verdict = self._verdict(Confirmation(result.comparison, result.replicates), candidate)
             if isinstance(verdict, Kept) and verdict.comparison.quality is not None:
@@ -318,7 +319,7 @@ class Ladder:
             lever=name,
             setting=choice.setting,
             verdict=verdict,
-            compile=_worth_showing(run.compile if run is not None else choice.compile),
+            compile=_worth_showing(report),
             trial_seconds=self._trials.spent_seconds - before,
         )
         return outcome, run
@@ -338,7 +339,7 @@ class Ladder:
             self._family[name] = result.comparison
             self._noise += launch_noise(result.replicates)
             verdict = self._verdict(result, candidate)
-            run, report = result.candidate_run, result.candidate_run.compile
+            run, report = result.candidate_run, result.compile
             warn_of_notes(self._draft, choice.setting, run)
         outcome = Outcome(
             lever=name,

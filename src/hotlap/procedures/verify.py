@@ -20,7 +20,7 @@ from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.trials import Trials
 from hotlap.measure import speed
 from hotlap.objective import judge, p99_state
-from hotlap.records import Comparison, Plan, Quality, Replicate, Run
+from hotlap.records import Comparison, CompileReport, Plan, Quality, Replicate, Run
 
 MORE_REPLICATES = speed.ANALYSES[-1]
 """The second analysis, if the first is inconclusive, and the share of false positives that it may spend."""
@@ -42,6 +42,11 @@ class Verification:
     run: Run
     replicates: tuple[Replicate, ...]
     parts: Mapping[str, Comparison] = field(default_factory=dict)
+
+    @property
+    def compile(self) -> CompileReport:
+        """What compiling costs in the plan's first run: the arms of the first replicate compile all."""
+        return self.replicates[0].runs[CANDIDATE].compile
 
     def with_quality(self, quality: Quality) -> Verification:
         """The same with the proof of the results."""

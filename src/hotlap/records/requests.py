@@ -80,7 +80,8 @@ class TurnRequest(Record, frozen=True, kw_only=True):
     With ``one_launch`` the arms differ in nothing but their plans and share one process, the first arm's, which between
     two blocks switches what the others have besides. Warm-up has at least ``warm_up_steps``, so that each shape of a
     model's inputs occurs in it. ``most_seconds`` bounds the whole replicate: no round is begun
-    that would probably end later, so that there may be fewer than were requested, or none.
+    that would probably end later, so that there may be fewer than were requested, or none. With ``compiles_all`` no arm
+    loads what torch's compiler made in an earlier launch, so that its start is that of a first run.
     """
 
     arms: tuple[Assignment, ...]
@@ -95,3 +96,4 @@ class TurnRequest(Record, frozen=True, kw_only=True):
     one_launch: bool = False
     patience_seconds: float = 0.0
     most_seconds: float | None = None
+    compiles_all: bool = False

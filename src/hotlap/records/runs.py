@@ -87,11 +87,13 @@ class GraphBreak(Record, frozen=True, kw_only=True):
 class CompileReport(Record, frozen=True, kw_only=True):
     """What compiling cost, and how much of the model it covers.
 
-    ``fallbacks`` are the places where eager code runs although compiling was requested.
+    ``fallbacks`` are the places where eager code runs although compiling was requested. ``loaded`` graphs were compiled
+    by an earlier launch, whose code was loaded.
     """
 
     seconds: float = 0.0
     graphs: int = 0
+    loaded: int = 0
     graph_breaks: tuple[GraphBreak, ...] = ()
     recompiles: tuple[GraphBreak, ...] = ()
     fallbacks: tuple[GraphBreak, ...] = ()

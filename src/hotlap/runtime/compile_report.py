@@ -45,6 +45,7 @@ def collect(torch: ModuleType, forward: CodeType | None = None) -> CompileReport
     return CompileReport(
         seconds=float(utils.calculate_time_spent().get("total_wall_time", 0.0)),
         graphs=int(utils.counters["stats"]["unique_graphs"]),
+        loaded=int(utils.counters["inductor"]["fxgraph_cache_hit"]),
         graph_breaks=_counted(_graph_breaks(utils)),
         recompiles=_counted(_recompilations(compilations, forward)),
         fallbacks=_counted(_fallbacks(compilations, forward)),

@@ -38,7 +38,8 @@ from hotlap.trial.denials import denied_path
 from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills
 from hotlap.trial.foreign_processes import boot_failures, described, torch_without_hotlap
 from hotlap.trial.freezing import Freezer, TreeFreezer
-from hotlap.trial.isolating import Isolator
+from hotlap.trial.isolating import Isolator, code_folder
+from hotlap.trial.kept_code import KeptCode
 from hotlap.trial.load import BlockWatch, CoresWatch, device_of
 from hotlap.trial.memory_guard import MemoryGuard
 from hotlap.trial.output import Follower, read_tail, trim
@@ -72,7 +73,8 @@ class Child:
     ``freezer`` (by default one that sends signals) is its own; ``not_suspended`` says why device memory stayed.
 
     ``blocks`` are the blocks timed so far, of which the first ``warm_up_blocks`` were warm-up; that number and the
-    ``notes`` are set by the caller that decides on blocks.
+    ``notes`` are set by the caller that decides on blocks. ``keeps_code`` is where the code goes that torch's compiler
+    made in it, if it ends well.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Child:
         self.warm_up_blocks = 0
         self.notes: list[str] = []
         self.not_suspended = ""
+        self.keeps_code: KeptCode | None = None
         self._environment = environment
         self._isolator = isolator
         self._hooked = hooked
@@ -123,6 +126,11 @@ class Child:
         self._timed_out: TimedOut | None = None
         self._written: tuple[FileWrite, ...] = ()
         self._peers: frozenset[Contact] = frozenset()
+
+    @property
+    def code_folder(self) -> Path:
+        """Where torch's compiler stores its code."""
+        return code_folder(self._process.folder)
 
     # -- its life ------------------------------------------------------------------------------
 
@@ -392,6 +400,8 @@ class Child:
         trim(self.output_path)
         output = read_tail(self.output_path)
         denied = self._denied(output)
+        if self.keeps_code is not None and self._timed_out is None and (self._end_requested or (exited and not status)):
+            self.keeps_code.keep(self.code_folder)
         self.kill()
         return self._run(
             Departure(

@@ -37,9 +37,8 @@ _KERNELS_FOLDERS = ("/dev", "/proc", "/sys")
 # variables"). A layer over its pipes would cut them off from the service.
 _SERVICE_VARIABLE, _SERVICE_FOLDER = "CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"
 _INDUCTORS_CACHE = "TORCHINDUCTOR_CACHE_DIR"
-"""Inductor stores there which kernels it measured to be fastest. Each launch has its own: what one arm measures while
-others start must neither stay with the user nor reach the next arm. Without the variable, Inductor uses the temporary
-directory, of which a launch has its own layer or folder anyway."""
+"""Inductor stores there what it compiled, and which kernels it measured to be fastest. Each launch has its own: what
+one arm measures while others start must neither stay with the user nor reach the next arm (``kept_code.py``)."""
 
 _NETWORK_GAP = "The script's network requests are sent, except those of trackers, which are silenced."
 PROPERTIES_GAP = (
@@ -84,6 +83,11 @@ _WAYS = (
     _Way("fence"),
     _Way("none"),
 )
+
+
+def code_folder(folder: Path) -> Path:
+    """Where torch's compiler stores its code, in the temporary folder of a launch."""
+    return folder / "inductor"
 
 
 class Isolator:
@@ -182,9 +186,8 @@ class Isolator:
         if mode != "namespaces":  # a temporary directory of the run's own, since the usual one has other users' files
             _make(folder / "tmp")
             found["TMPDIR"] = str(folder / "tmp")
-        if {**os.environ, **self._environment}.get(_INDUCTORS_CACHE):
-            _make(folder / "inductor")
-            found[_INDUCTORS_CACHE] = str(folder / "inductor")
+        _make(code_folder(folder))
+        found[_INDUCTORS_CACHE] = str(code_folder(folder))
         return found
 
     def _order(self, way: _Way, command: Sequence[str], directory: str, run_directory: Path, folder: Path) -> Order:

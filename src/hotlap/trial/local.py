@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -39,6 +39,7 @@ from hotlap.trial.executor import OneSlot
 from hotlap.trial.freezing import DeviceFreezer, TreeFreezer
 from hotlap.trial.handshake import shake_hands
 from hotlap.trial.isolating import Isolator
+from hotlap.trial.kept_code import KeptCode
 from hotlap.trial.load import device_of
 from hotlap.trial.machine import measured_machine
 from hotlap.trial.one_launch import shared_assignment, switch_turns
@@ -75,7 +76,8 @@ class LocalExecutor(OneSlot):
         self._hooks_directory = hooks_directory.resolve()
         self._isolator = Isolator(isolation, self._directory, self._environment)
         self._greeted: set[str] = set()
-        self._engines = ""
+        self._stack = ExitStack()
+        weakref.finalize(self, self._stack.close)
         self._too_many_launches = math.inf
         self._teardown = Teardown(device_of(self._environment))
 
@@ -158,7 +160,7 @@ class LocalExecutor(OneSlot):
         wait_for_quiet(request.patience_seconds)
         began = time.perf_counter()
         if request.one_launch:
-            with self._child_alone(shared_assignment(request)) as child:
+            with self._child_alone(shared_assignment(request), loads_code=True) as child:
                 runs, rounds = switch_turns(child, request)
             return Replicate(runs=runs, rounds=rounds, wall_seconds=time.perf_counter() - began)
         suspender = Suspender.found() if request.suspended else None
@@ -168,7 +170,8 @@ class LocalExecutor(OneSlot):
             crowded = any(may_lack_room(run.ending) for run in runs) or turns.is_cramped(runs, request)
             interleaved = len(runs) < 2 or (suspended and not crowded)
         if not interleaved:
-            runs, rounds = turns.alternate(self._child_alone, request)
+            start = partial(self._child_alone, loads_code=not request.compiles_all)
+            runs, rounds = turns.alternate(start, request)
         return Replicate(runs=runs, rounds=rounds, interleaved=interleaved, wall_seconds=time.perf_counter() - began)
 
     def take_replicates(self, requests: Sequence[TurnRequest]) -> tuple[Replicate, ...]:
@@ -194,7 +197,10 @@ class LocalExecutor(OneSlot):
         began = time.perf_counter()
         deadline = min(map(turns.deadline_of, requests))
         with ExitStack() as stack:
-            sets = [[stack.enter_context(self._child(_waiting(arm))) for arm in it.arms] for it in requests]
+            sets = [
+                [stack.enter_context(self._child(_waiting(arm), loads_code=not it.compiles_all)) for arm in it.arms]
+                for it in requests
+            ]
             turns.start_together([child for children in sets for child in children], deadline)
             start_seconds = time.perf_counter() - began
             for request, children in zip(requests, sets, strict=True):
@@ -214,36 +220,45 @@ class LocalExecutor(OneSlot):
         self._teardown.wait()
         with ExitStack() as stack:
             for assignment in arms:
-                children.append(stack.enter_context(self._child(assignment, suspender)))
+                child = self._child(assignment, suspender, loads_code=not request.compiles_all)
+                children.append(stack.enter_context(child))
                 if suspender is not None and children[-1].wait_ready():
                     children[-1].freeze()
             runs, rounds = turns.take_turns(children, request)
         return runs, rounds, not any(it.not_suspended for it in children)
 
-    def _child_alone(self, assignment: Assignment) -> Child:
+    def _child_alone(self, assignment: Assignment, *, loads_code: bool = False) -> Child:
+        """What torch's compiler makes in it is kept."""
         self._teardown.wait()
-        return self._child(assignment)
+        child = self._child(assignment, loads_code=loads_code)
+        child.keeps_code = self._kept_code
+        return child
 
-    def _child(self, assignment: Assignment, suspender: Suspender | None = None) -> Child:
+    def _child(self, assignment: Assignment, suspender: Suspender | None = None, *, loads_code: bool = False) -> Child:
         command.check(assignment.workload)
         environment = command.environment_of(assignment, self._environment, self._hooks_directory)
         if self._hooked:
             self._greet(assignment.workload, environment)
         if assignment.workload.kind == "inference":
-            environment[BUILT_ENGINES] = self._built_engines()
+            environment[BUILT_ENGINES] = self._built_engines
         run_directory = command.new_run_directory(self._directory)
         isolator, hooked = self._isolator, self._hooked
         freezer = DeviceFreezer(suspender) if suspender is not None else TreeFreezer()
-        return Child(assignment, run_directory, environment, isolator, hooked=hooked, freezer=freezer)
+        child = Child(assignment, run_directory, environment, isolator, hooked=hooked, freezer=freezer)
+        if loads_code:
+            self._kept_code.give(child.code_folder)
+        return child
 
+    @cached_property
+    def _kept_code(self) -> KeptCode:
+        return KeptCode(self._stack.enter_context(owned_folder("hotlap-code-")) / "code")
+
+    @cached_property
     def _built_engines(self) -> str:
         """A temporary folder, as long as this executor lives, in which launches find what an engine built before."""
-        if not self._engines:
-            stack = ExitStack()
-            self._engines = os.path.realpath(stack.enter_context(owned_folder("hotlap-engines-")))
-            self._isolator.shared_by_runs = (self._engines,)
-            weakref.finalize(self, stack.close)
-        return self._engines
+        engines = os.path.realpath(self._stack.enter_context(owned_folder("hotlap-engines-")))
+        self._isolator.shared_by_runs = (engines,)
+        return engines
 
     @property
     def _hooked(self) -> bool:
