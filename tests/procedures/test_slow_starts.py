@@ -191,6 +191,18 @@ def test_the_saved_time_is_that_of_the_part_that_waits(
     assert starts.saved(replicates, arms) == pytest.approx(max(0.0, truth), abs=1e-6 * seconds)
 
 
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_first_start_that_took_longer_does_not_count_for_ever(beside: bool) -> None:
+    """It compiled what later launches load. The first replicate compiles it once more."""
+    costs = Costs(60.0, Shape(step_seconds=0.1), cores=CORES)
+    plans = (Plan(),) * 3
+    for start in (62.0, 8.0):
+        turns = Replicate(runs=(Run(startup_seconds=start),) * 3, rounds=((0.1,) * 8,) * 3, interleaved=beside)
+        costs.learn_replicate(turns, plans, start + 20.0)
+    assert costs.startup_seconds == 8.0
+    assert costs.of_launch(Plan(), 1) < 10.0
+
+
 def test_replicates_that_start_together_cost_less_but_never_less_than_one() -> None:
     costs = Costs(60.0, Shape(step_seconds=0.1), cores=CORES)
     plans = (Plan(),) * 3

@@ -185,7 +185,7 @@ class Costs:
         if plans[0].settings:
             later = max(0.0, turns.runs[0].startup_seconds - self.starts.together(beside))
             self._learn_startup_of_all(plans[0], later / len(plans) if turns.interleaved else later, compiles_all)
-        elif turns.interleaved:
+        else:
             self.starts.learn(beside, turns.runs[0].startup_seconds)
         for plan, run in zip(plans, turns.runs, strict=True):
             building = self._first_build_seconds(plan, run)
