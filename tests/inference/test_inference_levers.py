@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 import torch
+from compilers import CANNOT_LINK
 from inference.conftest import Launch
 
 from hotlap.levers.api import Lever, find, inference_levers
@@ -50,9 +51,6 @@ SITUATION = Situation(
         ),
     ),
     machine=Machine(cores=2, physical_cores=2, native_dtypes=("float32", "bfloat16")),
-)
-CANNOT_LINK = pytest.mark.skipif(
-    " " in torch.__path__[0], reason="torch's compiler passes no linker a path with a space, and torch is in one"
 )
 OF_OTHER_MODELS = {"attention-kernel", "sdpa-attention", "batched-prompts", "static-cache"}
 """Levers for attention and for text generation, which the model here has not; ``test_generation.py`` runs these."""

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from compilers import CANNOT_LINK
 
 from hotlap.errors import HotlapError
 from hotlap.records import (
@@ -159,6 +160,7 @@ def test_a_launch_begins_with_an_empty_folder_unless_it_takes_turns(tmp_path: Pa
     assert isinstance(taken.runs[0].ending, Completed), taken.runs
 
 
+@CANNOT_LINK
 def test_later_launches_load_what_a_launch_alone_compiled(tmp_path: Path) -> None:
     compiled = Plan(settings=(Setting(lever="compile", values=(("dynamic", False), ("mode", "default"))),))
     arm = assignment(written(tmp_path, "project/train.py", TRAINING), compiled)
