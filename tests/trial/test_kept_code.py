@@ -112,6 +112,26 @@ def test_what_is_too_much_is_left_out(tmp_path: Path, monkeypatch: pytest.Monkey
     assert names(tmp_path / "kept") == ["a", "c"]
 
 
+def test_no_more_files_are_read_than_a_compiler_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_code, "MOST_FILES", 2)
+    for name in ("a", "b", "c"):
+        written(tmp_path, f"made/{name}", "")
+    KeptCode(tmp_path / "kept").keep(tmp_path / "made")
+    assert names(tmp_path / "kept") == ["a", "b"]
+
+
+def test_a_file_that_has_no_place_is_left_out_alone(tmp_path: Path) -> None:
+    """A folder's name that an earlier launch gave to a file, and a name with no room for a suffix."""
+    kept = KeptCode(tmp_path / "kept")
+    written(tmp_path, "first/aa", "a file")
+    kept.keep(tmp_path / "first")
+    written(tmp_path, "second/aa/graph.py", "code")
+    written(tmp_path, "second/" + 255 * "b", "code")
+    written(tmp_path, "second/zz.py", "code")
+    kept.keep(tmp_path / "second")
+    assert names(tmp_path / "kept") == ["aa", "zz.py"]
+
+
 def test_a_file_that_cannot_be_copied_whole_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = tmp_path / "made"
     written(made, "a.py", "code")

@@ -181,17 +181,12 @@ class Costs:
         engine built, later launches only load.
         """
         cut = shape or self.shape
-        beside = started_together * len(plans) if turns.interleaved else 1
-        if plans[0].settings:
-            later = max(0.0, turns.runs[0].startup_seconds - self.starts.together(beside))
-            self._learn_startup_of_all(plans[0], later / len(plans) if turns.interleaved else later, compiles_all)
-        else:
-            self.starts.learn(beside, turns.runs[0].startup_seconds)
+        self._learn_startup_of_all(plans, turns, started_together, compiles_all)
         for plan, run in zip(plans, turns.runs, strict=True):
             building = self._first_build_seconds(plan, run)
             elapsed_seconds = max(0.0, elapsed_seconds - building)
-            later = run.startup_seconds - building - turns.runs[0].startup_seconds
-            self._learn_startup(plan, later, plans[0], compiles_all)
+            later_seconds = run.startup_seconds - building - turns.runs[0].startup_seconds
+            self._learn_startup(plan, later_seconds, plans[0], compiles_all)
         step_seconds = _step_seconds(turns, plans)
         own = cut if step_seconds is None else replace(cut, step_seconds=step_seconds)
         extras = sum(self._extra(plan, first_run=compiles_all) for plan in plans)
@@ -227,11 +222,21 @@ class Costs:
             return
         self._extras(first_run)[plan.settings[-1].lever].append(max(0.0, more_seconds))
 
-    def _learn_startup_of_all(self, plan: Plan, more_seconds: float, first_run: bool) -> None:
-        """Attribute the additional start-up time of a plan that every arm had to its levers that start slowly, if it
-        has any: no other launch is to be taken to start as late."""
-        levers = [it.lever for it in plan.settings]
+    def _learn_startup_of_all(
+        self, plans: Sequence[Plan], turns: Replicate, started_together: int, first_run: bool
+    ) -> None:
+        """Learn from the first arm how late all arms of a replicate start.
+
+        If they all have levers, their additional time is attributed to those that start slowly, if there are any: no
+        other launch is to be taken to start as late.
+        """
+        beside, share = (started_together * len(plans), 1 / len(plans)) if turns.interleaved else (1, 1.0)
+        seconds, levers = turns.runs[0].startup_seconds, [it.lever for it in plans[0].settings]
+        if not levers:
+            self.starts.learn(beside, seconds)
+            return
         slow = [it for it in levers if it in self._slow_levers] or levers
+        more_seconds = share * max(0.0, seconds - self.starts.together(beside))
         for it in slow:
             self._extras(first_run)[it].append(more_seconds / len(slow))
 

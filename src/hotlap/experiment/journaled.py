@@ -45,7 +45,8 @@ _ABSENT = (
     b',"compiles_all":true',
 )
 """Fields that requests did not have when the present format began, as JSON with their defaults (``,"name":null``): left
-out of keys, which thus stay those of studies that were made before. So is the other value where keys differ anyway."""
+out of keys, which thus stay those of studies that were made before. Of ``compiles_all`` both values are: replicates
+differ by the order of their arms anyway."""
 
 
 class JournaledExecutor:

@@ -6,6 +6,7 @@ import math
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 
@@ -321,21 +322,26 @@ class Trials:
         """
         assignments = tuple(map(self._assigned, arms))
 
-        def ask(count: int) -> list[Replicate]:
+        def ask(compiling: Sequence[bool]) -> list[Replicate]:
             request = TurnRequest(
                 arms=assignments,
                 rounds=min(rounds, self.costs.shape.most_rounds),
                 patience_seconds=patience_seconds,
                 one_launch=one_launch,
             )
-            afresh = [compiles_all] + [False] * (count - 1)
-            wanted = [msgspec.structs.replace(request, compiles_all=it) for it in afresh]
+            wanted = [msgspec.structs.replace(request, compiles_all=it) for it in compiling]
             return self._request(wanted, purpose, shape)
 
         is_usual = shape is None and not one_launch
-        return [self._settled(turns, lambda: ask(1)[0], is_usual) for turns in ask(count)]
+        compiling = [compiles_all, *([False] * (count - 1))]
+        return [
+            self._settled(turns, partial(ask, [it]), is_usual)
+            for it, turns in zip(compiling, ask(compiling), strict=True)
+        ]
 
-    def _settled(self, turns: Replicate, again: Callable[[], Replicate], is_usual: bool) -> Replicate | Failure:
+    def _settled(
+        self, turns: Replicate, again: Callable[[], Sequence[Replicate]], is_usual: bool
+    ) -> Replicate | Failure:
         """The replicate, repeated if that may help, or a Failure. Only the usual shape gets shorter blocks."""
         retried = False
         while True:
@@ -353,7 +359,7 @@ class Trials:
                 retried = True
             else:
                 return failure
-            turns = again()
+            (turns,) = again()
 
     def _assigned(self, arm: Plan | Arm) -> Assignment:
         if isinstance(arm, Plan):

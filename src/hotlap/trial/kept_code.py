@@ -12,10 +12,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 MOST_BYTES = 256 * 2**20
-"""More than that is not kept: each launch gets a copy."""
+MOST_FILES = 20_000
+"""More than that is not kept: each launch gets a copy, and a script may write anything there."""
 
 _NOT_KEPT = (".best_config", ".lock", ".tmp")
 
@@ -28,21 +31,17 @@ class KeptCode:
         self._bytes = 0
 
     def keep(self, made: Path) -> None:
-        """Add what a launch that was alone, and has ended well, left in its folder. Files that do not fit are left out;
-        so are all where the disk is full."""
-        for path in _files(made):
-            kept = self._folder / path.relative_to(made)
-            if kept.exists() or self._bytes + (size := path.stat().st_size) > MOST_BYTES:
-                continue
-            if not _copied(path, kept):
-                return
-            self._bytes += size
+        """Add what a launch that was alone, and has ended well, left in its folder. Files are left out that do not fit
+        or cannot be copied."""
+        for path in islice(_files(made), MOST_FILES):
+            kept, size = self._folder / path.relative_to(made), path.stat().st_size
+            if self._bytes + size <= MOST_BYTES and not os.path.lexists(kept) and _copied(path, kept):
+                self._bytes += size
 
     def give(self, folder: Path) -> None:
         """Copy it all to the folder of a launch that is about to begin, which compiles by itself what it lacks."""
         for path in _files(self._folder):
-            if not _copied(path, folder / path.relative_to(self._folder)):
-                return
+            _copied(path, folder / path.relative_to(self._folder))
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -55,7 +54,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _copied(path: Path, target: Path) -> bool:
-    """Whether there was room for a copy; none is left that is not whole."""
+    """Whether it could be copied; no copy is left that is not whole."""
     part = target.with_name(f"{target.name}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -63,6 +62,7 @@ def _copied(path: Path, target: Path) -> bool:
         shutil.copymode(path, part, follow_symlinks=False)
         part.rename(target)
     except OSError:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # it may have no place at all: a file where its folder would be, too long a name
+            part.unlink()
         return False
     return True
