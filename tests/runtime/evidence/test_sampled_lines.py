@@ -72,6 +72,34 @@ def _asleep_share(seen: list[SampledLine]) -> float:
     return sum(it.asleep_seconds for it in seen) / sum(it.seconds for it in seen)
 
 
+def test_a_sample_keeps_its_place_however_long_it_takes(launch: Any, line_of: Callable[[str], int]) -> None:
+    """The script goes on while a stack is read, here for so long that it is often evaluating before that ends."""
+    script = """
+    import time
+    from hotlap.runtime.evidence.sampled_lines import SampledLines
+
+    at_once = SampledLines._seen
+    def later(samples, stack):
+        time.sleep(0.005)
+        return at_once(samples, stack)
+    SampledLines._seen = later
+
+    for inputs, targets in DataLoader(data, batch_size=32):
+        optimizer.zero_grad()
+        model(inputs).pow(2).mean().backward()
+        optimizer.step()
+        time.sleep(0.02)                                          # slept
+        with torch.no_grad():
+            model(inputs)
+        time.sleep(0.01)
+    """
+    run, evidence = launch(script, steps=30)
+    assert isinstance(run.ending, Stopped), run
+    slept = lines(evidence, line_of("# slept"))
+    assert sum(it.samples for it in slept) > 10
+    assert {it.phase for it in slept} == {"outside"}
+
+
 def test_a_samplers_lines_are_distinguished_from_the_data_sets(launch: Any, line_of: Callable[[str], int]) -> None:
     script = """
     import time

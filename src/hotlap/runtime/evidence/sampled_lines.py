@@ -86,8 +86,10 @@ class _Sample(NamedTuple):
 _PHASES: tuple[SampledPhase, ...] = (*PHASE_NAMES[:OUTSIDE], "outside", "evaluation", "checkpoint")
 _IN_STEPS = frozenset(PHASE_NAMES[:OUTSIDE])
 _STEP_ENDED = -1
-# A sample, a marker that a step ended, or one that all since then was no training, but of this phase.
-_Entry: TypeAlias = _Sample | int
+# The place of a sample, a marker that a step ended, or one that all since then was no training, but of this phase. A
+# sample takes its place before the stack is read, since what follows takes time, and the thread that sets markers runs
+# on meanwhile: a sample of what was before a marker must not come after it.
+_Entry: TypeAlias = list[_Sample] | int
 _Key: TypeAlias = tuple[SampledPhase, _Seen]
 
 
@@ -163,14 +165,16 @@ class SampledLines:
 
     def _sample(self, last: float) -> float:
         """Record where the thread is, ``last`` being the time of the sample before; the time of this one."""
-        stack = _stack_of(self._clock.trainer)  # first of all: the thread runs on
+        place: list[_Sample] = []
+        self._log.append(place)
+        stack = _stack_of(self._clock.trainer)  # at once: the thread runs on
         phase = self._phase()
         now = _now()
         seconds = now - last
         asleep_seconds = self._asleep.since_last(seconds)
         seen = self._seen(stack) if stack else None  # empty before the thread's first frame, and when it has ended
         if seen is not None:
-            self._log.append(_Sample(phase, seen, seconds, asleep_seconds))
+            place.append(_Sample(phase, seen, seconds, asleep_seconds))
         return now
 
     def _seen(self, stack: Sequence[_Frame]) -> _Seen | None:
@@ -221,8 +225,8 @@ class SampledLines:
         totals: dict[_Key, list[float]] = {}
         running: list[_Sample] = []
         for entry in self._log:
-            if isinstance(entry, _Sample):
-                running.append(entry)
+            if isinstance(entry, list):
+                running.extend(entry)
             elif entry != _STEP_ENDED:
                 running = [it._replace(phase=_PHASES[entry]) if it.phase in _IN_STEPS else it for it in running]
             else:
