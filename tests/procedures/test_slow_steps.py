@@ -24,10 +24,14 @@ def searches(seconds: dict[str, float], budgets: range) -> Iterator[tuple[Study,
 
 @pytest.mark.parametrize("seconds", [SLOW, FAST])
 def test_only_long_blocks_are_as_few_as_three_where_no_more_fit(seconds: dict[str, float]) -> None:
-    """Three blocks of eight slow steps measure for longer than five usual ones."""
+    """Three blocks of eight slow steps measure for longer than five usual ones.
+
+    Where two copies of the script differed by chance, which takes eight replicates to find, five more are measured.
+    """
     rounds: set[int] = set()
     for study, executor in searches(seconds, range(140, 700, 20)):
         if study.verification is not None:
             rounds |= {it.rounds for it in executor.fresh()}
-            assert chosen(study) == {"half"} and len(executor.fresh()) == 5
+            once_more = any("second time" in it for it in study.verification.speed.remarks)
+            assert chosen(study) == {"half"} and len(executor.fresh()) == (8 + 5 if once_more else 5)
     assert (min(rounds) == 3) == (seconds is SLOW) and max(rounds) >= 8

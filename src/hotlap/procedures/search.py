@@ -21,7 +21,6 @@ from hotlap.experiment.comparing import launch_noise
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.failures import Failure
 from hotlap.experiment.findings import note_findings
-from hotlap.experiment.observe import account_of
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.profiled_launch import take_profile
 from hotlap.experiment.profiled_plan import take_profile_of_plan
@@ -30,8 +29,6 @@ from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
-from hotlap.measure.parity.curves import loss_curves
-from hotlap.measure.timings import timings
 from hotlap.objective import is_speed, judge
 from hotlap.procedures.ablate import ablate
 from hotlap.procedures.batch.allowed import propose_batch
@@ -53,6 +50,7 @@ from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.on_top import with_the_best_on_top
 from hotlap.procedures.prospects import Prospect, prospects_of
 from hotlap.procedures.screen import Hopeful, Screened, by_gain, noise_of_a_replicate
+from hotlap.procedures.shown import shown_by
 from hotlap.procedures.strategies import choose_strategies
 from hotlap.procedures.together import Settled, Together
 from hotlap.procedures.verdicts import little_by_bound, little_in_first_measurements, quick_look_text, why_given_up
@@ -60,7 +58,6 @@ from hotlap.procedures.verify import Verification, can_verify, verification_cost
 from hotlap.records import (
     Comparison,
     Kept,
-    LossCurves,
     NoGain,
     Outcome,
     Plan,
@@ -124,6 +121,7 @@ class Search(Ladder):
         super().__init__(trials, draft, levers)
         self._profile: Profile | None = None
         self._tried_at_once = False
+        self._disturbed: Verification | None = None
 
     def run(self) -> None:
         """From the first launch to the verification."""
@@ -282,6 +280,7 @@ class Search(Ladder):
         self._draft.plan_ahead("verification", rest.then(*self._profile_of_plan(plan_of(found.parts))))
         settled = Together(self._trials, self._draft, self._prover).settle(found.parts, found.spare)
         self._compared = self._compared or settled.compared
+        self._disturbed = settled.disturbed
         left = {name: list(it) for name, it in settled.undecided.items()} | found.left
         if settled.verification is not None:
             self._adopt(settled, settled.verification, left)
@@ -308,7 +307,7 @@ class Search(Ladder):
         self._plan, self._verified = settled.plan, (settled.plan, verification)
         self._noise += launch_noise(verification.replicates)
         self._situation = situation_with(self._baseline_situation, settled.plan, verification.run, self._levers)
-        self._draft.decide_all(settled.outcomes, plan=settled.plan, **self._shown_by(verification))
+        self._draft.decide_all(settled.outcomes, plan=settled.plan, **shown_by(self._prover, verification))
         for it in settled.outcomes:
             self._close_if_final(it.lever)
         far = self._far(screenings=1)
@@ -387,7 +386,7 @@ class Search(Ladder):
         if self._is_no_answer(result) and self._fall_back(_NOT_CONFIRMED):
             result = self._verification()
         if result is None:
-            self._close()
+            self._close(self._not_claimed())
             return
         if isinstance(result, Failure) and result.cut:
             self._draft.close("out-of-budget", f"The budget ended before the plan was verified. {_EACH_BY_ITSELF}")
@@ -396,7 +395,7 @@ class Search(Ladder):
             self._withdraw(f"The verification of the whole plan failed. {result.reason}")
             self._close(f"The verification of the whole plan failed. {result.reason}")
             return
-        self._draft.update(**self._shown_by(result))
+        self._draft.update(**shown_by(self._prover, result))
         self._draft.judge("account", [result.baseline_run, result.run])
         text = self._why_not(result.comparison)
         if text:
@@ -420,23 +419,6 @@ class Search(Ladder):
         self._plan = verified
         self._draft.update(plan=verified)
         return True
-
-    def _shown_by(self, result: Verification) -> dict[str, object]:
-        """The fields of a study that a verification of its plan fills."""
-        compared = self._prover.compared_runs(result.comparison.candidate) or (result.baseline_run, result.run)
-        return {
-            "verification": result.comparison,
-            "losses": self._curves(*compared, result.comparison),
-            "timings": timings(result.replicates),
-            "account_before": account_of(result.baseline_run)[0],
-            "account_after": account_of(result.run)[0],
-        }
-
-    def _curves(self, baseline: Run, candidate: Run, comparison: Comparison) -> LossCurves | None:
-        """The losses of both; none for steps with other numbers of samples, which cannot be compared one by one."""
-        if self._prover.samples_factor(comparison.candidate) != 1:
-            return None
-        return loss_curves(baseline, candidate, comparison.quality)
 
     def _is_verified(self) -> bool:
         return self._verified is not None and self._verified[0] == self._plan
@@ -482,6 +464,14 @@ class Search(Ladder):
             return f"The plan was dropped. {verification.quality.text}"
         objective = self._trials.options.objective
         return why_given_up(verification, judge(objective, verification), objective)
+
+    def _not_claimed(self) -> str:
+        """Show what was measured of a plan that supports no claim, since the unmodified script and its repeat differed,
+        where no other plan was found; the sentence about it, or none."""
+        if self._disturbed is None:
+            return ""
+        self._draft.update(**shown_by(self._prover, self._disturbed))
+        return self._why_not(self._disturbed.comparison)
 
     def _withdraw(self, reason: str) -> None:
         for it in self._plan.settings:

@@ -52,7 +52,7 @@ class Settled:
 
     ``plan`` is what was kept, with its verification; a lever without an outcome is undecided, and may be tried by
     itself: ``undecided`` are those for whose proof no time was left. ``compared``: the plan was timed on fresh
-    launches.
+    launches. ``disturbed`` supports no claim, since the unmodified script and its repeat differed.
     """
 
     outcomes: tuple[Outcome, ...] = ()
@@ -60,6 +60,7 @@ class Settled:
     verification: Verification | None = None
     compared: bool = False
     undecided: Mapping[str, Sequence[Screened]] = field(default_factory=dict)
+    disturbed: Verification | None = None
 
 
 class Together:
@@ -245,7 +246,7 @@ class Together:
             verdict = no_gain(comparison, options.goal, judgement=judgement)
             for part in parts:
                 self._note(part.setting, as_a_whole(verdict, _others(parts, part)))
-            return self._settled()
+            return self._settled(disturbed=None if comparison.speed.baseline_agrees else found)
         shown = _held_to_family(found.parts)
         if not self._is_acceptable(quality):
             if len(parts) == 1:
@@ -264,10 +265,15 @@ class Together:
             )
         return self._settled(plan_of(parts), found)
 
-    def _settled(self, plan: Plan = plans_of.EMPTY, verification: Verification | None = None) -> Settled:
+    def _settled(
+        self,
+        plan: Plan = plans_of.EMPTY,
+        verification: Verification | None = None,
+        disturbed: Verification | None = None,
+    ) -> Settled:
         outcomes = tuple(self._outcomes.values())
         undecided = {name: it for name, it in self._undecided.items() if name not in self._outcomes}
-        return Settled(outcomes, plan, verification, self._compared, undecided)
+        return Settled(outcomes, plan, verification, self._compared, undecided, disturbed)
 
     def _note(self, setting: Setting, verdict: Verdict, together_with: tuple[str, ...] = ()) -> None:
         seconds = (self._trials.spent_seconds - self._began) / self._count
