@@ -21,6 +21,7 @@ from hotlap.procedures.lab import run_lab
 from hotlap.procedures.search import tune
 from hotlap.records import (
     Assignment,
+    CompileReport,
     Failed,
     Kept,
     LaunchRequest,
@@ -299,9 +300,32 @@ def test_only_the_first_replicate_is_taken_to_compile() -> None:
         return costs.of_replicates(arms, count, 8) - costs.of_replicates([Plan()] * 3, count, 8)
 
     learn(30.0, compiles_all=True)
-    assert extra(5) == pytest.approx(5 * 30.0, rel=0.1), "later ones load what was compiled, if they can"
+    assert extra(5) == pytest.approx(30.0 + 4 * 30.0 / 4, rel=0.1), "later ones load what was compiled: not yet known"
     learn(4.0, compiles_all=False)
     assert extra(5) == pytest.approx(30.0 + 4 * 4.0, rel=0.1)
+
+
+def test_what_a_process_that_switches_compiled_is_expected_of_first_runs() -> None:
+    costs = Costs(2.0, Shape(step_seconds=0.02), cores=2, slow_levers=["late"])
+    late, arms = Plan(settings=(LATE,)), [Plan(), Plan(), Plan(settings=(LATE,))]
+    made = FakeExecutor(FakeScript(effects={LATE: Effect(startup_seconds=30.0)}))
+    turns = made.take_turns(TurnRequest(arms=tuple(_assignment(it, Options()) for it in arms), rounds=8))
+
+    def extras() -> tuple[float, float, float]:
+        return (
+            costs.of_launch(late, 10) - costs.of_launch(Plan(), 10),
+            costs.of_launches([(late, 10)] * 2, at_once=2) - costs.of_launches([(Plan(), 10)] * 2, at_once=2),
+            costs.of_replicates(arms, 5, 8) - costs.of_replicates([Plan()] * 3, 5, 8),
+        )
+
+    assert extras() == (0.0, 0.0, 0.0)
+    costs.learn_one_launch(arms, turns)
+    assert extras() == pytest.approx((30.0, 60.0, 30.0 + 4 * 30.0 / 4))
+    quick = tuple(msgspec.structs.replace(it, compile=CompileReport(seconds=3.0)) for it in turns.runs)
+    costs.learn_one_launch(arms, msgspec.structs.replace(turns, runs=quick))
+    assert extras() == pytest.approx((30.0, 60.0, 30.0 + 4 * 30.0 / 4)), "that one loaded the code"
+    costs.learn_replicate(turns, arms, made.seconds)
+    assert extras()[2] == pytest.approx(5 * 30.0, rel=0.1), "as later ones were seen to start"
 
 
 def test_a_faster_plan_needs_more_steps_for_its_blocks() -> None:

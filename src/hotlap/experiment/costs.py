@@ -35,6 +35,8 @@ _BLOCK_MARGIN = 1.25
 _USUAL_ARMS = 3
 _CROWDING = 1.5
 """How much slower arms start if they start together on as many cores."""
+_LOADING_SHARE = 0.25
+"""Of the time in which a first run compiles: what a later one, which loads the code, takes until that is known."""
 _REMEMBERED_REPLICATES = 5
 """The median of this many last replicates counts: it ignores a disturbed one and follows a machine that changed."""
 
@@ -93,6 +95,7 @@ class Costs:
         self._step_seconds: deque[float] = deque([shape.step_seconds], maxlen=_REMEMBERED_REPLICATES)
         self._extra_startup = _by_lever()
         self._extra_of_first_runs = _by_lever()
+        self._compile_seconds: dict[str, float] = {}
         self._built: set[Plan] = set()
         self._speedups: dict[Plan, float] = {}
 
@@ -151,14 +154,15 @@ class Costs:
         return sum(SETTLING_STEPS + rounds * it for it in of_rounds) + _WARM_UP_ROUNDS * of_rounds[0]
 
     def of_launch(self, plan: Plan, steps: int) -> float:
-        """One child with so many steps."""
-        return self.startup_seconds + self._extra(plan) + self.of_steps(steps)
+        """One child with so many steps, which compiles everything."""
+        return self.startup_seconds + self._extra(plan, first_run=True) + self.of_steps(steps)
 
     def of_launches(self, wanted: Sequence[tuple[Plan, int]], *, at_once: int) -> float:
         """Children with so many steps each, of which ``at_once`` run at the same time."""
         if at_once < 2 or len(wanted) < 2:
             return sum(self.of_launch(plan, steps) for plan, steps in wanted)
-        return sum(self._start_in_a_replicate + self._extra(plan) + self.of_steps(steps) for plan, steps in wanted)
+        starts = (self._start_in_a_replicate + self._extra(plan, first_run=True) for plan, _ in wanted)
+        return sum(starts) + sum(self.of_steps(steps) for _, steps in wanted)
 
     def of_steps(self, steps: int) -> float:
         """So many steps of the baseline, with what the script does between them."""
@@ -197,6 +201,13 @@ class Costs:
             self._step_seconds.append(step_seconds)
             self._learn_speedups(plans, turns)
             self.shape = replace(self.shape, step_seconds=median_low(self._step_seconds))
+
+    def learn_one_launch(self, plans: Sequence[Plan], turns: Replicate) -> None:
+        """Remember for how long a process that switched between these plans compiled: so long do first runs."""
+        slow = {it.lever for plan in plans for it in plan.settings if it.lever in self._slow_levers}
+        seconds = max(run.compile.seconds for run in turns.runs)
+        for lever in slow:
+            self._compile_seconds[lever] = max(self._compile_seconds.get(lever, 0.0), seconds / len(slow))
 
     def _learn_speedups(self, plans: Sequence[Plan], turns: Replicate) -> None:
         """Remember how many times as fast as the unmodified script, the first arm, each of the others was."""
@@ -241,10 +252,19 @@ class Costs:
             self._extras(first_run)[it].append(more_seconds / len(slow))
 
     def _extra(self, plan: Plan, *, first_run: bool = False) -> float:
-        """As known from launches of that kind, or else from those of the other one."""
-        own, other = self._extras(first_run), self._extras(not first_run)
-        known = (own.get(it.lever) or other.get(it.lever) for it in plan.settings)
-        return sum(median(it) for it in known if it)
+        return sum(self._extra_of_lever(it.lever, first_run) for it in plan.settings)
+
+    def _extra_of_lever(self, lever: str, first_run: bool) -> float:
+        """As known from launches of that kind, or else from those of the other one, or from a process that switched."""
+        own, other = self._extras(first_run).get(lever), self._extras(not first_run).get(lever)
+        if own:
+            return median(own)
+        known = median(other) if other else 0.0
+        if lever not in self._slow_levers:
+            return known
+        if first_run:
+            return max(known, self._compile_seconds.get(lever, 0.0))
+        return _LOADING_SHARE * (known or self._compile_seconds.get(lever, 0.0))
 
 
 def _by_lever() -> defaultdict[str, deque[float]]:

@@ -413,7 +413,9 @@ class Trials:
             return self.executor.take_turns([request])[0]
 
         turns = repeated(answer, lambda turns: turns.runs, self._note_repetition, allowed=self._time_is_left)
-        if failure_of(turns) is None and not request.one_launch:
+        if failure_of(turns) is None and request.one_launch:
+            self.costs.learn_one_launch([it.plan for it in request.arms], turns)
+        elif failure_of(turns) is None:
             elapsed_seconds = self.spent_seconds - began if alone else turns.wall_seconds
             plans = [it.plan for it in request.arms]
             self.costs.learn_replicate(

@@ -109,7 +109,7 @@ def compose(
     if switched_first and switched:
         soon = [it for it in switched if not it.lever.starts_slowly] or switched
         slow = [it for it in switched if it not in soon]
-        added, not_added = _switched(trials, draft, plans_of.EMPTY, soon, noise)
+        added, not_added = switched_on_top(trials, draft, plans_of.EMPTY, soon, noise)
         if added:
             return Composition(tuple(added), {**not_added, **_waiting([*launched, *slow])})
         names = {it.lever.name for it in launched}
@@ -123,7 +123,7 @@ def compose(
     if run is not None:
         screened_names = {it.lever.name for it in launched}
         switched, _ = split([it for it in after(base, run) if it.lever.name not in screened_names])
-    added, not_added = _switched(trials, draft, base, switched, noise) if switched else ([], {})
+    added, not_added = switched_on_top(trials, draft, base, switched, noise) if switched else ([], {})
     return Composition((*parts, *added), {**left, **not_added})
 
 
@@ -175,15 +175,6 @@ def switched_promise_more(prospects: Sequence[Prospect], findings: Sequence[Find
     return max(known, default=1.0) > max(others, default=1.0)
 
 
-def slow_and_not_asked_for(prospects: Sequence[Prospect], findings: Sequence[Finding]) -> list[Prospect]:
-    """The levers that start slowly (they compile) and answer no finding; none if there are no others.
-
-    Where time is short, what they take to start would cost the plan of the others; they are tried on top of it.
-    """
-    slow = [it for it in prospects if it.lever.starts_slowly and not any(precedence(findings, it.lever.name))]
-    return slow if len(slow) < len(prospects) else []
-
-
 def _only(names: Collection[str], after: After, plan: Plan, run: Run) -> Sequence[Prospect]:
     """Of the levers worth screening on top of a plan, those with these names."""
     return [it for it in after(plan, run) if it.lever.name in names]
@@ -204,7 +195,7 @@ def combined_at_once(trials: Trials, switched: Sequence[Prospect]) -> bool:
     return screening is None or screening.seconds <= _SMALL_SHARE * trials.left_seconds
 
 
-def _switched(
+def switched_on_top(
     trials: Trials, draft: StudyDraft, base: Plan, switched: Sequence[Prospect], noise: float
 ) -> tuple[list[Part], Hopeful]:
     """The best combination of levers that a process can switch, and those that one launch cannot decide."""

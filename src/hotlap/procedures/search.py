@@ -44,13 +44,14 @@ from hotlap.procedures.budget import (
     rounded_up,
     share_for_causes,
 )
-from hotlap.procedures.compose import compose, faster_together, plan_of, slow_and_not_asked_for, switched_promise_more
+from hotlap.procedures.compose import compose, faster_together, plan_of, switched_promise_more
 from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.on_top import with_the_best_on_top
 from hotlap.procedures.prospects import Prospect, prospects_of
 from hotlap.procedures.screen import Hopeful, Screened, by_gain, noise_of_a_replicate
 from hotlap.procedures.shown import shown_by
+from hotlap.procedures.slow_starters import slow_and_not_asked_for, with_a_slow_one
 from hotlap.procedures.strategies import choose_strategies
 from hotlap.procedures.together import Settled, Together
 from hotlap.procedures.verdicts import little_by_bound, little_in_first_measurements, quick_look_text, why_given_up
@@ -264,13 +265,16 @@ class Search(Ladder):
         is_short = not self._trials.fits(expected.parts[0].seconds or 0.0)
         if is_short:
             self._trials.reserve_seconds = least_reserve_for_first_answer(self._trials)
+        later = slow_and_not_asked_for(prospects, self._findings) if is_tight else []
         found = compose(
             *(self._trials, self._draft, prospects, self._prospects_after),
             noise=noise,
             switched_first=is_short and switched_promise_more(prospects, self._findings),
-            later=slow_and_not_asked_for(prospects, self._findings) if is_tight else (),
+            later=later,
         )
-        found = faster_together(self._trials, found, prospects, noise) if is_tight else found
+        if is_tight:
+            found = faster_together(self._trials, found, prospects, noise)
+            found = with_a_slow_one(self._trials, self._draft, self._prover, found, later, noise)
         if not found.parts:
             self._situation = self._baseline_situation
             return found.left

@@ -55,7 +55,7 @@ class Verification:
     def after(self, disturbed: Verification) -> Verification:
         """The same, saying that it was measured once more because these replicates support no claim."""
         itself = disturbed.comparison.speed.baseline_speedup
-        differed = f": {itself.value:.3f} ({itself.low:.3f} to {itself.high:.3f})" if itself is not None else ""
+        differed = f": {itself.value:.3f}x ({itself.low:.3f} to {itself.high:.3f})" if itself is not None else ""
         remark = (
             f"Measured a second time, on fresh launches: in the first {disturbed.comparison.speed.replicates} "
             f"replicates, which are not used, two copies of the unmodified script differed{differed}."

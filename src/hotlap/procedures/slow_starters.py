@@ -1,0 +1,60 @@
+"""Levers that start slowly (they compile), where time is short.
+
+What they take to start may cost the plan of the other levers, so those that answer no finding wait until that plan is
+verified. But where the others promise no more than noise explains, one of them is measured before, in the time that a
+proof and a verification leave: it may be all that is to be gained.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.findings import precedence
+from hotlap.experiment.prove import Prover
+from hotlap.experiment.trials import Trials
+from hotlap.procedures.budget import RESERVE_MARGIN, least_reserve_for_first_answer
+from hotlap.procedures.compose import CLEAR, Composition, plan_of, split, switched_on_top
+from hotlap.procedures.prospects import Prospect
+from hotlap.procedures.screen import Hopeful
+from hotlap.procedures.verify import last_resort_rounds, verification_cost
+from hotlap.records import Finding
+
+
+def slow_and_not_asked_for(prospects: Sequence[Prospect], findings: Sequence[Finding]) -> list[Prospect]:
+    """The levers that start slowly and answer no finding; none if there are no others."""
+    slow = [it for it in prospects if it.lever.starts_slowly and not any(precedence(findings, it.lever.name))]
+    return slow if len(slow) < len(prospects) else []
+
+
+def with_a_slow_one(
+    trials: Trials, draft: StudyDraft, prover: Prover, found: Composition, waiting: Sequence[Prospect], noise: float
+) -> Composition:
+    """The same levers and, if these promise no clear gain, the first of those that wait, if it adds to them.
+
+    It is measured in one launch with its first setting, and taken only if the proof and the verification still fit
+    after that.
+    """
+    switched, _ = split(waiting)
+    if not switched or math.prod(it.gain or 1.0 for it in found.parts) >= CLEAR:
+        return found
+    (one, *_) = switched
+    plan, rounds = plan_of(found.parts), last_resort_rounds(trials)
+    trials.reserve_seconds = least_reserve_for_first_answer(trials)
+    if plan.settings:
+        trials.reserve_seconds = RESERVE_MARGIN * verification_cost(trials, prover, plan, rounds)
+    one = replace(one, settings=one.settings[:1])
+    added, not_added = switched_on_top(trials, draft, plan, [one], noise)
+    trials.reserve_seconds = 0.0
+    whole = plan_of((*found.parts, *added))
+    if added and trials.fits(verification_cost(trials, prover, whole, rounds)):
+        return replace(found, parts=(*found.parts, *added), left=_without(found.left, one))
+    seen = {it.lever: list(it.choices) for it in added} | not_added
+    decided = draft.outcome_of(one.lever.name) is not None
+    return replace(found, left=_without(found.left, one) if decided else {**found.left, **seen})
+
+
+def _without(left: Hopeful, prospect: Prospect) -> Hopeful:
+    return {name: it for name, it in left.items() if name != prospect.lever.name}

@@ -1,0 +1,105 @@
+"""Levers that compile, where time is short: they wait for a plan of the others, but not for one that may be noise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fake_levers import lever, named
+from fake_script import WORKLOAD, Effect, FakeScript
+from test_together import QUIET, Counting, chosen, outcomes, switchable
+
+from hotlap.experiment.options import Options
+from hotlap.plan import setting
+from hotlap.procedures.search import tune
+from hotlap.records import Failed, Kept, Replicate, Study, TurnRequest
+
+COMPILED = "compile"
+SMALL, CLEAR = Effect(optimizer=0.85), Effect(compute=0.6)
+
+
+def script(first: Effect, **compiled: object) -> FakeScript:
+    slow = Effect(**{"compute": 0.85, "startup_seconds": 25.0, **compiled})  # type: ignore[arg-type]
+    return FakeScript(effects={setting("first"): first, setting(COMPILED): slow}, **QUIET)  # type: ignore[arg-type]
+
+
+class Loading(Counting):
+    """After a launch that was alone compiled, replicates load the code in a tenth of the time, if they may."""
+
+    script: FakeScript
+
+    def take_turns(self, request: TurnRequest) -> Replicate:
+        whole = self.script
+        done = any(it.one_launch and COMPILED in levers(it) for it in self.replicates)
+        if done and not request.compiles_all:
+            slow = whole.effects[setting(COMPILED)]
+            quick = replace(slow, startup_seconds=slow.startup_seconds / 10)
+            self.script = replace(whole, effects={**whole.effects, setting(COMPILED): quick})
+        try:
+            return super().take_turns(request)
+        finally:
+            self.script = whole
+
+
+def levers(request: TurnRequest) -> set[str]:
+    return {it.lever for arm in request.arms for it in arm.plan.settings}
+
+
+def searched(made: FakeScript, budget_seconds: float, seed: int = 0) -> tuple[Study, Counting]:
+    slow = replace(switchable(COMPILED), starts_slowly=True)
+    known = named(switchable("first"), switchable("idle"), slow, lever("pages"))
+    executor = Loading(made, seed)
+    options = Options(budget_seconds=budget_seconds)
+    return tune(WORKLOAD, options, executor, levers=known, clock=executor.clock), executor
+
+
+def compiled_before_fresh_launches(executor: Counting) -> bool:
+    """Whether it was measured before any plan was compared with the script."""
+    fresh = executor.fresh()
+    before = executor.replicates[: executor.replicates.index(fresh[0])] if fresh else executor.replicates
+    return any(COMPILED in levers(it) for it in before)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_the_others_promise_little_it_is_part_of_the_first_plan(seed: int) -> None:
+    study, executor = searched(script(SMALL), 330.0, seed)
+    assert compiled_before_fresh_launches(executor)
+    assert COMPILED in {it.lever for it in executor.fresh()[0].arms[2].plan.settings}
+    assert COMPILED in chosen(study) and isinstance(outcomes(study)[COMPILED].verdict, Kept)
+    assert study.verification is not None and study.verification.speed.verdict == "faster"
+    assert executor.seconds <= 330.0
+
+
+def test_where_nothing_else_is_promising_it_is_the_first_plan() -> None:
+    study, executor = searched(script(Effect()), 330.0)
+    assert compiled_before_fresh_launches(executor) and chosen(study) == {COMPILED}
+    assert len(executor.fresh()) == 5, "it has no trial before its verification"
+
+
+def test_a_clear_gain_of_the_others_comes_first() -> None:
+    study, executor = searched(script(CLEAR), 330.0)
+    assert not compiled_before_fresh_launches(executor) and "first" in chosen(study)
+    assert outcomes(study)[COMPILED].verdict is not None
+
+
+@pytest.mark.parametrize("seconds", [60.0, 120.0, 600.0])
+def test_the_others_are_verified_if_it_takes_too_long(seconds: float) -> None:
+    effect = Effect(optimizer=0.2)  # 1.09x: not clear, and large enough for fresh launches to show
+    study, executor = searched(script(effect, startup_seconds=seconds), 330.0)
+    assert chosen(study) == {"first"} and study.verification is not None
+    assert study.verification.speed.verdict == "faster" and executor.seconds <= 330.0
+    assert COMPILED in outcomes(study), "it is not forgotten"
+
+
+def test_if_it_fails_the_others_are_verified() -> None:
+    study, _ = searched(script(Effect(optimizer=0.2), fails="crash"), 330.0)
+    assert chosen(study) == {"first"}
+    assert isinstance(outcomes(study)[COMPILED].verdict, Failed)
+
+
+@pytest.mark.parametrize("budget_seconds", [130.0, 180.0, 230.0, 280.0])
+def test_no_budget_is_overrun_and_what_fits_without_it_is_proved(budget_seconds: float) -> None:
+    study, executor = searched(script(Effect(optimizer=0.2)), budget_seconds)
+    assert executor.seconds <= budget_seconds
+    if executor.fresh():
+        assert study.verification is not None and "first" in chosen(study)
