@@ -262,12 +262,22 @@ class FakeExecutor(OneSlot):
         rounds = min(
             self._rounds_until_the_end(request, block), self._rounds_in_time(request, block, levels, began, warm_up)
         )
+        if request.one_launch:
+            runs = [self._configuration(run, level) for run, level in zip(runs, levels, strict=True)]
         rows = self.rows(noise, levels, rounds, one_launch=request.one_launch)
         self._pass_time(sum(sum(row) for row in rows) * block + self._warm_up_seconds(request, warm_up, began))
         if not rounds and self.script.total_steps is not None:
             ended = tuple(msgspec.structs.replace(run, ending=Completed()) for run in runs)
             return Replicate(runs=ended, rounds=((),) * len(runs), wall_seconds=self.seconds - began)
         return Replicate(runs=tuple(runs), rounds=tuple(map(tuple, rows)), wall_seconds=self.seconds - began)
+
+    def _configuration(self, run: Run, step_seconds: float) -> Run:
+        """One configuration of a process, which compiles in its first block; the process says nothing of each."""
+        more_seconds = run.startup_seconds - self.script.startup_seconds
+        first = Block(steps=1, samples=1, wall_seconds=step_seconds + more_seconds)
+        later = Block(steps=8, samples=8, wall_seconds=8 * step_seconds)
+        blocks = run.blocks or (first, later, later)
+        return msgspec.structs.replace(run, compile=CompileReport(), blocks=blocks)
 
     def launch_factor(self, noise: random.Random) -> float:
         """How many times as long the blocks of a launch take."""

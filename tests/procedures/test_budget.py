@@ -21,7 +21,6 @@ from hotlap.procedures.lab import run_lab
 from hotlap.procedures.search import tune
 from hotlap.records import (
     Assignment,
-    CompileReport,
     Failed,
     Kept,
     LaunchRequest,
@@ -309,7 +308,8 @@ def test_what_a_process_that_switches_compiled_is_expected_of_first_runs() -> No
     costs = Costs(2.0, Shape(step_seconds=0.02), cores=2, slow_levers=["late"])
     late, arms = Plan(settings=(LATE,)), [Plan(), Plan(), Plan(settings=(LATE,))]
     made = FakeExecutor(FakeScript(effects={LATE: Effect(startup_seconds=30.0)}))
-    turns = made.take_turns(TurnRequest(arms=tuple(_assignment(it, Options()) for it in arms), rounds=8))
+    request = TurnRequest(arms=tuple(_assignment(it, Options()) for it in arms), rounds=8)
+    turns, switched = (made.take_turns(msgspec.structs.replace(request, one_launch=it)) for it in (False, True))
 
     def extras() -> tuple[float, float, float]:
         return (
@@ -319,10 +319,10 @@ def test_what_a_process_that_switches_compiled_is_expected_of_first_runs() -> No
         )
 
     assert extras() == (0.0, 0.0, 0.0)
-    costs.learn_one_launch(arms, turns)
+    costs.learn_one_launch(arms, switched)
     assert extras() == pytest.approx((30.0, 60.0, 30.0 + 4 * 30.0 / 4))
-    quick = tuple(msgspec.structs.replace(it, compile=CompileReport(seconds=3.0)) for it in turns.runs)
-    costs.learn_one_launch(arms, msgspec.structs.replace(turns, runs=quick))
+    quick = tuple(msgspec.structs.replace(it, blocks=it.blocks[1:]) for it in switched.runs)
+    costs.learn_one_launch(arms, msgspec.structs.replace(switched, runs=quick))
     assert extras() == pytest.approx((30.0, 60.0, 30.0 + 4 * 30.0 / 4)), "that one loaded the code"
     costs.learn_replicate(turns, arms, made.seconds)
     assert extras()[2] == pytest.approx(5 * 30.0, rel=0.1), "as later ones were seen to start"

@@ -103,3 +103,12 @@ def test_no_budget_is_overrun_and_what_fits_without_it_is_proved(budget_seconds:
     assert executor.seconds <= budget_seconds
     if executor.fresh():
         assert study.verification is not None and "first" in chosen(study)
+
+
+def test_what_is_compiled_in_a_block_has_the_time_of_a_start() -> None:
+    """A block that takes longer than a share of what is left counts as a hang: 15 %, but 40 % for a start."""
+    _, executor = searched(script(SMALL), 330.0)
+    limits = {COMPILED in levers(it): it.arms[0] for it in executor.replicates if it.one_launch}
+    assert limits[True].block_limit_seconds == limits[True].startup_limit_seconds
+    assert limits[False].block_limit_seconds < limits[False].startup_limit_seconds
+    assert all(len({arm.block_limit_seconds for arm in it.arms}) == 1 for it in executor.replicates)

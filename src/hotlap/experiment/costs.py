@@ -204,10 +204,11 @@ class Costs:
 
     def learn_one_launch(self, plans: Sequence[Plan], turns: Replicate) -> None:
         """Remember for how long a process that switched between these plans compiled: so long do first runs."""
-        slow = {it.lever for plan in plans for it in plan.settings if it.lever in self._slow_levers}
-        seconds = max(run.compile.seconds for run in turns.runs)
-        for lever in slow:
-            self._compile_seconds[lever] = max(self._compile_seconds.get(lever, 0.0), seconds / len(slow))
+        for plan, run in zip(plans, turns.runs, strict=True):
+            slow = {it.lever for it in plan.settings if it.lever in self._slow_levers}
+            for lever in slow:
+                known = self._compile_seconds.get(lever, 0.0)
+                self._compile_seconds[lever] = max(known, _seconds_besides_steps(run) / len(slow))
 
     def _learn_speedups(self, plans: Sequence[Plan], turns: Replicate) -> None:
         """Remember how many times as fast as the unmodified script, the first arm, each of the others was."""
@@ -269,6 +270,15 @@ class Costs:
 
 def _by_lever() -> defaultdict[str, deque[float]]:
     return defaultdict(partial(deque, maxlen=_REMEMBERED_REPLICATES))
+
+
+def _seconds_besides_steps(run: Run) -> float:
+    """What the blocks of a configuration took besides steps as long as usual: in its first ones something compiles."""
+    counted = [it for it in run.blocks if it.steps]
+    if not counted:
+        return 0.0
+    usual = median(it.wall_seconds / it.steps for it in counted)
+    return max(0.0, sum(it.wall_seconds - it.steps * usual for it in counted))
 
 
 def _step_seconds(turns: Replicate, plans: Sequence[Plan]) -> float | None:

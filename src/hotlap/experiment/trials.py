@@ -321,6 +321,8 @@ class Trials:
         ``compiles_all`` the first one starts as a first run does, without what earlier launches compiled.
         """
         assignments = tuple(map(self._assigned, arms))
+        if one_launch and any(one.lever in self.slow_levers for it in assignments for one in it.plan.settings):
+            assignments = tuple(map(_compiling_in_a_block, assignments))
 
         def ask(compiling: Sequence[bool]) -> list[Replicate]:
             request = TurnRequest(
@@ -483,3 +485,9 @@ class Trials:
         if self.options.rounds is None and (self.options.budget_seconds is None or rounds < self.rounds):
             self.rounds = max(FEWEST_ROUNDS, min(rounds, MOST_ROUNDS))
         self.rounds = min(self.rounds, self.costs.shape.most_rounds)
+
+
+def _compiling_in_a_block(assignment: Assignment) -> Assignment:
+    """The same for a process that switches: what a lever compiles is a part of its first block, not of the start."""
+    longest = max(assignment.block_limit_seconds, assignment.startup_limit_seconds)
+    return msgspec.structs.replace(assignment, block_limit_seconds=longest)
