@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from fake_findings import answered_by
 from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeScript
 from test_together import QUIET, Counting, chosen, outcomes, switchable
@@ -112,3 +113,14 @@ def test_what_is_compiled_in_a_block_has_the_time_of_a_start() -> None:
     assert limits[True].block_limit_seconds == limits[True].startup_limit_seconds
     assert limits[False].block_limit_seconds < limits[False].startup_limit_seconds
     assert all(len({arm.block_limit_seconds for arm in it.arms}) == 1 for it in executor.replicates)
+
+
+@pytest.mark.parametrize("answered", ["first", "pages"])
+def test_what_a_process_can_switch_comes_first_if_it_answers_the_main_finding(
+    monkeypatch: pytest.MonkeyPatch, answered: str
+) -> None:
+    """What needs a launch of its own is then measured on top of it: there is no time to measure it twice."""
+    answered_by(monkeypatch, [answered], share=0.5)
+    _, executor = searched(script(Effect(optimizer=0.2)), 330.0)
+    first = executor.replicates[0]
+    assert first.one_launch == (answered == "first") and ("pages" in levers(first)) == (answered == "pages")

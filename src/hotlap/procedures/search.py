@@ -269,7 +269,7 @@ class Search(Ladder):
         found = compose(
             *(self._trials, self._draft, prospects, self._prospects_after),
             noise=noise,
-            switched_first=is_short and switched_promise_more(prospects, self._findings),
+            switched_first=(is_short or bool(later)) and switched_promise_more(prospects, self._findings),
             later=later,
         )
         if is_tight:
