@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The plan, which it reads only where a script applies one to itself.
     "runtime": GROUND | {"levers", "plan", "sandbox"},
     # The levers, for the variables that a setting needs in the environment; the measure of "warmed up".
-    "trial": GROUND | {"levers", "machine", "measure", "plan", "sandbox"},
+    "trial": GROUND | {"allocators", "levers", "machine", "measure", "plan", "sandbox"},
     # The executor's port: a study answers in its place while a search is resumed.
     "study": GROUND | {"plan", "trial"},
     # Causes of slowness, from what was measured; does not use trials. Of the machine, what its drivers must be.

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from hotlap.errors import PlanError, ScriptError, StudyError
+from hotlap.levers.host import keep_freed_memory
 from hotlap.records import (
     Assignment,
     Completed,
@@ -24,6 +25,7 @@ from hotlap.records import (
     Setting,
     Stopped,
     SweepLoader,
+    SwitchLevers,
     TimedOut,
     Workload,
 )
@@ -173,6 +175,25 @@ def test_levers_may_set_variables(assign: Assign) -> None:
     assert "glibc.malloc.hugetlb=1" in environment["GLIBC_TUNABLES"]
     with pytest.raises(PlanError, match="no-such-lever"):
         environment_of(assign(plan=Plan(settings=(Setting(lever="no-such-lever"),))), {})
+
+
+def test_a_process_that_switches_keeps_freed_memory_unless_its_allocator_is_the_users(
+    assign: Assign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LD_PRELOAD", *keep_freed_memory.VARIABLES):
+        monkeypatch.delenv(name, raising=False)
+    switching = msgspec.structs.replace(assign(), instruments=(SwitchLevers(configurations=(Plan(), Plan())),))
+
+    def tuned(assignment: Assignment) -> dict[str, str]:
+        environment = environment_of(assignment, {})
+        return {it: environment[it] for it in keep_freed_memory.VARIABLES if it in environment}
+
+    assert tuned(assign()) == {} and tuned(switching) == keep_freed_memory.VARIABLES
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "100000")
+    assert tuned(switching) == {"MALLOC_TRIM_THRESHOLD_": "100000"}
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_")
+    monkeypatch.setenv("LD_PRELOAD", "/usr/lib/libjemalloc.so.2")
+    assert tuned(switching) == {}
 
 
 def test_runs_do_not_share_a_folder(executor: LocalExecutor, assign: Assign) -> None:

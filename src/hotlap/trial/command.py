@@ -8,9 +8,10 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from hotlap.allocators import PRELOADED
 from hotlap.errors import HotlapError, ScriptError, StudyError
 from hotlap.levers.api import find
-from hotlap.records import Assignment, Workload
+from hotlap.records import Assignment, Setting, SwitchLevers, Workload
 from hotlap.redact import redacted
 from hotlap.trial.guard import PACKAGE_PARENT
 
@@ -29,6 +30,7 @@ _OURS = (
     "HOTLAP_HANDSHAKE",
     "HOTLAP_PROTECTION",
 )
+_KEEPING = "keep-freed-memory"
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _LARGEST_HASH_SEED = 4294967295
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
@@ -46,10 +48,15 @@ def environment_of(
     assignment: Assignment, added: Mapping[str, str], hooks_directory: Path = HOOKS_DIRECTORY
 ) -> dict[str, str]:
     """Our own environment with what is ``added``, what the plan's levers need set before the start, and the path on
-    which hotlap is found. Raises :class:`hotlap.errors.PlanError` for a lever that does not exist."""
+    which hotlap is found. A process that switches levers keeps the memory that it freed.
+
+    Raises :class:`hotlap.errors.PlanError` for a lever that does not exist.
+    """
     environment = {name: value for name, value in os.environ.items() if name not in _OURS} | dict(added)
     for setting in assignment.plan.settings:
         environment |= find(setting.lever).environment(setting)
+    if assignment.instrument(SwitchLevers) is not None:
+        environment = _keeping_memory(environment)
     path = [str(hooks_directory), *_python_path(assignment.workload, environment.get("PYTHONPATH", ""))]
     # An installed hotlap is found anyway; its folder on the path would put what lies next to it before the standard
     # library. Last, so that it hides nothing that the user named.
@@ -60,6 +67,19 @@ def environment_of(
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": str(assignment.seed % (_LARGEST_HASH_SEED + 1)),
     }
+
+
+def _keeping_memory(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same, with freed memory kept for the next step, unless the allocator is tuned or replaced already.
+
+    Configurations of one process share its heap: how much memory the system must provide again in a step of one depends
+    on what the others freed, which is no property of any of them.
+    """
+    tuned = find(_KEEPING).environment(Setting(lever=_KEEPING))
+    preloaded = environment.get("LD_PRELOAD", "")
+    if any(it in preloaded for it in PRELOADED) or any(it in environment for it in tuned):
+        return dict(environment)
+    return {**environment, **tuned}
 
 
 def _python_path(workload: Workload, inherited: str) -> list[str]:
