@@ -18,7 +18,6 @@ from hotlap.experiment.trials import Trials
 from hotlap.procedures.budget import RESERVE_MARGIN, least_reserve_for_first_answer
 from hotlap.procedures.compose import CLEAR, Composition, plan_of, split, switched_on_top
 from hotlap.procedures.prospects import Prospect
-from hotlap.procedures.screen import Hopeful
 from hotlap.procedures.verify import last_resort_rounds, verification_cost
 from hotlap.records import Finding
 
@@ -48,13 +47,8 @@ def with_a_slow_one(
     one = replace(one, settings=one.settings[:1])
     added, not_added = switched_on_top(trials, draft, plan, [one], noise)
     trials.reserve_seconds = 0.0
-    whole = plan_of((*found.parts, *added))
-    if added and trials.fits(verification_cost(trials, prover, whole, rounds)):
-        return replace(found, parts=(*found.parts, *added), left=_without(found.left, one))
-    seen = {it.lever: list(it.choices) for it in added} | not_added
-    decided = draft.outcome_of(one.lever.name) is not None
-    return replace(found, left=_without(found.left, one) if decided else {**found.left, **seen})
-
-
-def _without(left: Hopeful, prospect: Prospect) -> Hopeful:
-    return {name: it for name, it in left.items() if name != prospect.lever.name}
+    parts = (*found.parts, *added)
+    left = {name: it for name, it in found.left.items() if name != one.lever.name} | not_added
+    if added and trials.fits(verification_cost(trials, prover, plan_of(parts), rounds)):
+        return replace(found, parts=parts, left=left)
+    return replace(found, left=left | {it.lever: list(it.choices) for it in added})
