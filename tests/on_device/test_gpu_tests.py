@@ -17,6 +17,7 @@ IN_THE_GATE = (
     "test_gpu_clock.py::test_nothing_waits_for_the_device_within_a_block",
     "test_gpu_evidence.py",
     "test_gpu_levers.py::test_training_still_computes_the_same[mixed-precision-float16-mlp]",
+    "test_gpu_switching.py::test_each_configuration_has_every_round_and_its_own_peak[mlp]",
     "test_gpu_trials.py::test_memory_that_runs_out_is_an_ending_and_the_next_launch_works",
     "test_gpu_trials.py::test_hotlap_run_switches_a_plan_on[True]",
 )

@@ -99,13 +99,27 @@ def comparison_within_launch(
 ) -> Comparison:
     """Compare the means of some arms (reference, candidate) of a single launch whose arms 0 and 1 are the same.
 
-    Of these two the mean counts, wherever the first is meant: what one of them has by chance is no gain. Memory is not
-    compared: the process has one peak.
+    Of these two the mean counts, wherever the first is meant: what one of them has by chance is no gain. Memory is
+    compared on a device alone, whose allocator counts each configuration's peak: on the host the process has one.
     """
     before, after = (_rounds_within_launch(turns, it) for it in arms)
     again = speed.repeat_of(before, turns.rounds[BASELINE], turns.rounds[REPEAT])
     found = speed.compare_within_launch(before, again, after, delta=delta)
-    return Comparison(baseline=reference, candidate=candidate, speed=found, within_launch=True)
+    was, became = (_mean_peak_bytes([turns.runs[arm] for arm in it]) for it in arms)
+    return Comparison(
+        baseline=reference,
+        candidate=candidate,
+        speed=found,
+        within_launch=True,
+        baseline_peak_bytes=was,
+        candidate_peak_bytes=became,
+    )
+
+
+def _mean_peak_bytes(configurations: Sequence[Run]) -> int:
+    """Of the configurations of one process; 0 where their peaks were not told apart."""
+    peaks = [[it.device_peak_bytes for it in run.blocks if it.device_peak_bytes is not None] for run in configurations]
+    return round(fmean(map(max, peaks))) if all(peaks) else 0
 
 
 def _rounds_within_launch(turns: Replicate, arms: Sequence[int]) -> list[float]:

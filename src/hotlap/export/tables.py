@@ -317,4 +317,5 @@ _BLOCK_MEANINGS = {
     "device_power_sampled": "whether it was integrated from samples of power",
     "allocator_retries": "how often the device's allocator ran out of memory and released its cache",
     "processor_energy_joules": "energy of all processors of the machine",
+    "device_peak_bytes": "the most that tensors held on a device within the block",
 }

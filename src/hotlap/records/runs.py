@@ -54,7 +54,8 @@ class Block(Record, frozen=True, kw_only=True):
     machine, including other programs' use. ``device_power_sampled`` says that the former was not counted, but computed
     from samples of power. In each of ``allocator_retries`` the device's allocator found no memory, freed its cache and
     tried again: the time of such a block is not representative of the script. ``first_step`` is the row of the account
-    at which the block begins (None in studies that did not record it).
+    at which the block begins (None in studies that did not record it). ``device_peak_bytes`` is the most that tensors
+    held on a device within the block (None: not asked for, which it is where a process switches levers, or no device).
     """
 
     steps: int
@@ -73,6 +74,7 @@ class Block(Record, frozen=True, kw_only=True):
     allocator_retries: int = 0
     processor_energy_joules: float | None = None
     first_step: int | None = None
+    device_peak_bytes: int | None = None
 
 
 class GraphBreak(Record, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ from hotlap.runtime.channel import Channel
 from hotlap.runtime.checkouts import imported_from_original
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.copies import time_copies
-from hotlap.runtime.device_memory import allocator_retries, device_footprint_bytes, device_peak_bytes
+from hotlap.runtime.device_memory import DevicePeaks, allocator_retries
 from hotlap.runtime.devices import device_kind
 from hotlap.runtime.entrance import flush
 from hotlap.runtime.interception import Interception
@@ -88,6 +88,7 @@ class Session:
         self._hooks = interception.hooks
         self._roots = interception.roots
         self._torch = interception.hooks.torch
+        self._peaks = DevicePeaks(self._torch)
         evidence = self.assignment.instrument(CollectEvidence)
         kind = CallClock if self.assignment.step_source == "call" else StepClock
         if kind is CallClock:
@@ -196,6 +197,8 @@ class Session:
         self.clock.synchronise()
         held = self._evidence.needs_more_steps if self._evidence is not None else None
         self._retries_before = allocator_retries(self._torch)
+        if self._wanted.configuration is not None:
+            self._peaks.begin_block()
         self._block = _OpenBlock(self._wanted, self.clock.steps_done, held, self._awaits)
         self.clock.resume()
 
@@ -233,6 +236,7 @@ class Session:
                     involuntary_switches=ended.involuntary_switches,
                     page_faults=ended.page_faults,
                     allocator_retries=allocator_retries(self._torch) - self._retries_before,
+                    device_peak_bytes=None if self._wanted.configuration is None else self._peaks.of_block(),
                 ),
             )
         )
@@ -297,8 +301,8 @@ class Session:
             steps=steps,
             invariants=self._invariants.result(steps),
             outside_seconds=sum(steps.outside_seconds),
-            device_peak_bytes=device_peak_bytes(self._torch),
-            device_footprint_bytes=device_footprint_bytes(self._torch),
+            device_peak_bytes=self._peaks.allocated_bytes,
+            device_footprint_bytes=self._peaks.footprint_bytes,
             compile=compile_report.collect(self._torch, self._roots.forward()),
             scaler_skipped_steps=self._hooks.scaler_skipped_steps,
             notes=tuple(self._hooks.notes),

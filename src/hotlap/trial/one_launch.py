@@ -198,8 +198,15 @@ class _Turns:
         plan, blocks = self._request.arms[arm].plan, tuple(self._own_blocks[arm])
         # The steps and compilations of a process with many configurations do not describe any one of them.
         steps = Steps(not_finite=(min(run.steps.not_finite),)) if arm == diverged else Steps()
+        peaks = [it.device_peak_bytes for it in blocks if it.device_peak_bytes is not None]
         mine = msgspec.structs.replace(
-            run, plan=plan, blocks=blocks, warm_up_blocks=0, steps=steps, compile=CompileReport()
+            run,
+            plan=plan,
+            blocks=blocks,
+            warm_up_blocks=0,
+            steps=steps,
+            compile=CompileReport(),
+            device_peak_bytes=max(peaks, default=run.device_peak_bytes),
         )
         if all_ended_well([run]) or arm == self._at_turn:
             return mine

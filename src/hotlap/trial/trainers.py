@@ -104,15 +104,17 @@ class Trainers:
         return self.size > 0 and all(it.done is not None for it in self._trainers)
 
     def block(self) -> tuple[Block, int]:
-        """The block that was done, as the slowest trainer saw it and with the samples and allocator retries of all; and
-        how many steps have been done so far."""
+        """The block that was done, as the slowest trainer saw it, with the samples and allocator retries of all and the
+        largest of their peaks; and how many steps have been done so far."""
         self._order = None
         done = [it.done for it in self._trainers if it.done is not None]
         slowest = max((it.block for it in done), key=lambda it: it.wall_seconds)
+        peaks = [it.block.device_peak_bytes for it in done if it.block.device_peak_bytes is not None]
         block = msgspec.structs.replace(
             slowest,
             samples=sum(it.block.samples for it in done),
             allocator_retries=sum(it.block.allocator_retries for it in done),
+            device_peak_bytes=max(peaks, default=None),
         )
         return block, max(it.steps_done for it in done)
 
