@@ -33,8 +33,8 @@ _WARM_UP_ROUNDS = 3
 """No warm-up is expected to take longer than so many rounds: calls that are alike settle soon."""
 _BLOCK_MARGIN = 1.25
 _USUAL_ARMS = 3
-_CROWDING = 1.5
-"""How much slower arms start if they start together on as many cores."""
+_CROWDING = 0.5
+"""By what share launches start more slowly that start together and have a core each; by less where cores are left."""
 _LOADING_SHARE = 0.25
 """Of the time in which a first run compiles: what a later one, which loads the code, is taken to need until that is
 known. A small GPT on two cores needs 7 s of 26 s."""
@@ -91,7 +91,7 @@ class Costs:
         self.shape = shape
         self.starts = Starts(startup_seconds, cores)
         self._slow_levers = slow_levers
-        self._side_by_side = max(1, min(cores, _USUAL_ARMS))
+        self._cores = max(1, cores)
         self._overheads: deque[float] = deque(maxlen=_REMEMBERED_REPLICATES)
         self._step_seconds: deque[float] = deque([shape.step_seconds], maxlen=_REMEMBERED_REPLICATES)
         self._extra_startup = _by_lever()
@@ -115,7 +115,13 @@ class Costs:
     @property
     def _start_in_a_replicate(self) -> float:
         """The seconds that an arm's start adds to a replicate, since arms start at the same time."""
-        return min(1.0, _CROWDING / self._side_by_side) * self.startup_seconds
+        return self._start_beside(_USUAL_ARMS)
+
+    def _start_beside(self, launches: int) -> float:
+        """The seconds that each of so many launches adds which start at the same time."""
+        side_by_side = min(self._cores, launches)
+        crowded = 1 + _CROWDING * side_by_side / self._cores
+        return min(1.0, crowded / side_by_side) * self.startup_seconds
 
     def _scaled_overhead(self, overhead_seconds: float, was: Shape, becomes: Shape) -> float:
         """The overhead of a replicate of another shape: its warm-up scales with its blocks."""
@@ -162,7 +168,8 @@ class Costs:
         """Children with so many steps each, of which ``at_once`` run at the same time."""
         if at_once < 2 or len(wanted) < 2:
             return sum(self.of_launch(plan, steps) for plan, steps in wanted)
-        starts = (self._start_in_a_replicate + self._extra(plan, first_run=True) for plan, _ in wanted)
+        beside = self._start_beside(min(at_once, len(wanted)))
+        starts = (beside + self._extra(plan, first_run=True) for plan, _ in wanted)
         return sum(starts) + sum(self.of_steps(steps) for _, steps in wanted)
 
     def of_steps(self, steps: int) -> float:
