@@ -99,6 +99,12 @@ class KeptAnswers(OneSlot):
     def take_turns(self, request: TurnRequest) -> Replicate:
         return self._answer("turns", (request,), Replicate, partial(self._inner.take_turns, request))
 
+    def take_replicates(self, requests: Sequence[TurnRequest]) -> tuple[Replicate, ...]:
+        if len(requests) == 1:
+            return (self.take_turns(requests[0]),)
+        ask = partial(self._inner.take_replicates, requests)
+        return self._answer("replicates", requests, tuple[Replicate, ...], ask)
+
     def _answer(self, what: str, requests: Sequence[Any], kind: type[Piece], ask: Callable[[], Piece]) -> Piece:
         digest = hashlib.sha256(msgspec.json.encode(requests)).hexdigest()[:16]
         name = f"{what}-{digest}-{self._asked[what + digest]}"

@@ -29,6 +29,8 @@ from hotlap.levers.data import loader
 from hotlap.measure import speed
 from hotlap.procedures.prospects import prospects_of
 from hotlap.records import (
+    CollectiveRates,
+    CollectivesRequest,
     CompileReport,
     LaunchRequest,
     LoaderRate,
@@ -108,11 +110,20 @@ class KnownMachine(OneSlot):
     def machine(self) -> Machine:
         return self._machine
 
+    def collectives(self, request: CollectivesRequest) -> CollectiveRates:
+        return self._inner.collectives(request)
+
     def launch(self, request: LaunchRequest) -> Run:
         return self._inner.launch(request)
 
+    def launch_together(self, requests: Sequence[LaunchRequest]) -> tuple[Run, ...]:
+        return self._inner.launch_together(requests)
+
     def take_turns(self, request: TurnRequest) -> Replicate:
         return self._inner.take_turns(request)
+
+    def take_replicates(self, requests: Sequence[TurnRequest]) -> tuple[Replicate, ...]:
+        return self._inner.take_replicates(requests)
 
 
 @dataclass(slots=True)
