@@ -65,11 +65,14 @@ def combine(
     base: Plan,
     settings: Sequence[Setting],
     alone: Mapping[Setting, Comparison] = NOTHING_KNOWN,
+    *,
+    launches: int = 1,
 ) -> Combination | None:
     """The best combination of these settings (most promising first) on top of ``base``.
 
-    ``alone`` compares them by themselves, within an earlier launch. None if there is no time for it, or the script does
-    not support it.
+    ``alone`` compares them by themselves, within an earlier launch. Each launch is as short as leaves time for so many
+    ``launches`` like it, itself included, if possible. None if there is no time for it, or the script does not support
+    it.
     """
     group = Move(settings=tuple(settings[:MOST]))
     idle: dict[str, Comparison] = {}
@@ -78,7 +81,7 @@ def combine(
             return Combination(group, idle=idle)
         is_small = len(group.settings) <= FEW
         moves = _all_combinations(group) if is_small else _all_but_one(group)
-        taken = _take(trials, draft, base, moves)
+        taken = _take(trials, draft, base, moves, launches)
         if taken is None:
             return None
         if is_small:
@@ -132,10 +135,11 @@ def _without(move: Move, setting: Setting) -> Move:
     return Move(settings=tuple(it for it in move.settings if it != setting))
 
 
-def _take(trials: Trials, draft: StudyDraft, base: Plan, moves: Sequence[Move]) -> _Taken | None:
+def _take(trials: Trials, draft: StudyDraft, base: Plan, moves: Sequence[Move], launches: int) -> _Taken | None:
     """One launch in which these moves and two copies of no move take turns."""
     plans = [base, base, *(plans_of.with_move(base, it) for it in moves)]
-    screening = affordable_screening(trials, screenings_of_plans(trials, plans))
+    lengths = (affordable_screening(trials, screenings_of_plans(trials, plans), it) for it in (launches, 1))
+    screening = next(filter(None, lengths), None)
     if screening is None:
         return None
     names = ", ".join(it.lever for it in max(moves, key=lambda it: len(it.settings)).settings)

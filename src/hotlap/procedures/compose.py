@@ -93,23 +93,26 @@ def compose(
     noise: float,
     switched_first: bool = False,
     later: Sequence[Prospect] = (),
+    to_come: int = 0,
 ) -> Composition:
     """Choose the levers that promise to make the script faster together.
 
     A lever that a launch shows to be useless or harmful is decided in the draft; ``noise`` is the noise of one
     replicate, as a share. ``switched_first``: levers that a process can switch are measured first, but for those that
-    start slowly, and the others only if none of those is promising. ``later`` are not measured, and remain open.
+    start slowly, and the others only if none of those is promising. ``later`` are not measured, and remain open. So
+    many measurements are ``to_come`` before the proof besides, for which launches that switch leave time.
     """
     if later:
         now = [it for it in prospects if it not in later]
         of_now = partial(_only, {it.lever.name for it in now}, after)
-        found = compose(trials, draft, now, of_now, noise=noise, switched_first=switched_first)
+        found = compose(trials, draft, now, of_now, noise=noise, switched_first=switched_first, to_come=to_come + 1)
         return replace(found, left={**found.left, **_waiting(later)})
     switched, launched = split(prospects)
     if switched_first and switched:
         soon = [it for it in switched if not it.lever.starts_slowly] or switched
         slow = [it for it in switched if it not in soon]
-        added, not_added = switched_on_top(trials, draft, plans_of.EMPTY, soon, noise)
+        to_come += 1 if launched else 0  # on top of what is chosen here
+        added, not_added = switched_on_top(trials, draft, plans_of.EMPTY, soon, noise, to_come)
         if added:
             return Composition(tuple(added), {**not_added, **_waiting([*launched, *slow])})
         names = {it.lever.name for it in launched}
@@ -123,7 +126,7 @@ def compose(
     if run is not None:
         screened_names = {it.lever.name for it in launched}
         switched, _ = split([it for it in after(base, run) if it.lever.name not in screened_names])
-    added, not_added = switched_on_top(trials, draft, base, switched, noise) if switched else ([], {})
+    added, not_added = switched_on_top(trials, draft, base, switched, noise, to_come) if switched else ([], {})
     return Composition((*parts, *added), {**left, **not_added})
 
 
@@ -196,17 +199,19 @@ def combined_at_once(trials: Trials, switched: Sequence[Prospect]) -> bool:
 
 
 def switched_on_top(
-    trials: Trials, draft: StudyDraft, base: Plan, switched: Sequence[Prospect], noise: float
+    trials: Trials, draft: StudyDraft, base: Plan, switched: Sequence[Prospect], noise: float, to_come: int = 0
 ) -> tuple[list[Part], Hopeful]:
-    """The best combination of levers that a process can switch, and those that one launch cannot decide."""
+    """The best combination of levers that a process can switch, and those that one launch cannot decide. Time is left
+    for so many measurements ``to_come`` after it, if possible."""
     if combined_at_once(trials, switched):
         before = trials.spent_seconds
-        together = combine(trials, draft, base, [it.settings[0] for it in switched])
+        together = combine(trials, draft, base, [it.settings[0] for it in switched], launches=1 + to_come)
         if together is not None:
             seconds = (trials.spent_seconds - before) / len(switched)
             return _chosen(trials, draft, together, _seen_in(together, switched, seconds))
-    found = screen(trials, draft, base, switched, noise=noise, again=True, to_combine=len(switched) > 1)
-    return _combined(trials, draft, base, found)
+    launches = to_come + (1 if len(switched) == 1 else 2)
+    found = screen(trials, draft, base, switched, noise=noise, again=True, launches=launches)
+    return _combined(trials, draft, base, found, 1 + to_come)
 
 
 def _seen_in(together: Combination, switched: Sequence[Prospect], seconds: float) -> Hopeful:
@@ -295,11 +300,13 @@ def split(prospects: Sequence[Prospect]) -> tuple[list[Prospect], list[Prospect]
     return switched, launched
 
 
-def _combined(trials: Trials, draft: StudyDraft, base: Plan, found: Hopeful) -> tuple[list[Part], Hopeful]:
+def _combined(
+    trials: Trials, draft: StudyDraft, base: Plan, found: Hopeful, launches: int
+) -> tuple[list[Part], Hopeful]:
     """The best combination of these on top of ``base``; levers that one launch cannot decide remain open."""
     left = {name: it for name, it in found.items() if it[0].comparison is None}
     seen = {name: it for name, it in found.items() if name not in left}
-    parts, undecided = _chosen(trials, draft, _best(trials, draft, base, seen), seen)
+    parts, undecided = _chosen(trials, draft, _best(trials, draft, base, seen, launches), seen)
     return parts, left | undecided
 
 
@@ -327,13 +334,15 @@ def _is_out_of_sight(comparison: Comparison, delta: float) -> bool:
     return upper_end_within_launch(comparison.speed, OUT_OF_SIGHT_CONFIDENCE) < 1 + delta
 
 
-def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequence[Screened]]) -> Combination | None:
+def _best(
+    trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequence[Screened]], launches: int
+) -> Combination | None:
     """The best combination; a single lever needs only its screening."""
     firsts = [it[0] for it in seen.values()]
     worth = _worth_combining(trials, firsts)
     if len(worth) > 1:
         alone = {it.setting: it.comparison for it in worth if it.comparison is not None}
-        together = combine(trials, draft, base, [it.setting for it in worth], alone)
+        together = combine(trials, draft, base, [it.setting for it in worth], alone, launches=launches)
         if together is not None:
             return together
     best = max(worth, key=lambda it: it.gain or 0.0, default=None)

@@ -10,16 +10,26 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from hotlap import plan as plans_of
 from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.failures import Failure
 from hotlap.experiment.findings import precedence
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Trials
 from hotlap.procedures.budget import RESERVE_MARGIN
 from hotlap.procedures.compose import Composition, Part, beyond_noise, may_gain, one_for_each_cause, plan_of, split
 from hotlap.procedures.prospects import Prospect
-from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, affordable_screening, screen, screenings
+from hotlap.procedures.screen import (
+    WORTH_SLOW_STARTS,
+    Hopeful,
+    Screened,
+    Screening,
+    affordable_screening,
+    screen,
+    screenings,
+)
 from hotlap.procedures.verify import last_resort_rounds, verification_cost
-from hotlap.records import Plan
+from hotlap.records import Move, Plan
 
 _STANDARD_ERROR = 0.5
 """As a share of the noise, which is two standard errors."""
@@ -38,24 +48,73 @@ def with_the_best_on_top(
     if not any(it.comparison is not None for it in found.parts):
         return found
     promising = _promising(trials, draft, found, prospects, noise)
+    likely = [it for it in promising if _is_likely(draft, prover, it)]
+    is_limited = bool(trials.options.goal.objective.limits)
+    if not is_limited and len(likely) > max(1, _measured_at_once(trials, prover, found, promising)):
+        return _with_all(trials, draft, prover, found, likely, noise)
     found, rivals = _with_the_best(trials, draft, prover, found, promising, noise)
     together, _ = _with_the_best(trials, draft, prover, found, rivals, noise)
     return replace(together, spare=found.spare)
+
+
+def _is_likely(draft: StudyDraft, prover: Prover, it: Prospect) -> bool:
+    """Whether a lever answers a finding and costs no proof."""
+    return prover.proof_for(it.settings[0]) == "exact" and any(precedence(draft.study.findings, it.lever.name))
+
+
+def _measured_at_once(trials: Trials, prover: Prover, found: Composition, promising: Sequence[Prospect]) -> int:
+    """How many of these levers the next replicate can measure, each by itself."""
+    screening = _next_screening(trials, prover, found, promising)
+    return 0 if screening is None else screening.settings
+
+
+def _next_screening(
+    trials: Trials, prover: Prover, found: Composition, promising: Sequence[Prospect]
+) -> Screening | None:
+    """The replicate on top of the chosen levers for which there is time before their proof and verification."""
+    plan = plan_of(found.parts)
+    trials.reserve_seconds = RESERVE_MARGIN * verification_cost(trials, prover, plan, last_resort_rounds(trials))
+    return affordable_screening(trials, screenings(trials, plan, [it.settings[0] for it in promising]))
+
+
+def _with_all(
+    trials: Trials, draft: StudyDraft, prover: Prover, found: Composition, likely: Sequence[Prospect], noise: float
+) -> Composition:
+    """The same levers and all of these, if one replicate with and without all of them shows a gain by a standard error
+    and the proof and verification still fit, as they are expected to be, without a margin."""
+    plan = plan_of(found.parts)
+    move = Move(settings=tuple(it.settings[0] for it in likely))
+    grown = plans_of.with_move(plan, move)
+    trials.reserve_seconds = verification_cost(trials, prover, grown, last_resort_rounds(trials))
+    screening = affordable_screening(trials, screenings(trials, plan, move.settings[:1]))
+    if screening is None:
+        return found
+    names = ", ".join(map(plans_of.describe, move.settings))
+    draft.report("screening", f"A first measurement of {names} together", replicates_planned=1)
+    turns = trials.take_replicate(
+        [plan, grown], rounds=screening.rounds, purpose=f"together {plans_of.key(grown)}", shape=screening.shape
+    )
+    if isinstance(turns, Failure):
+        return found
+    gain = trials.options.goal.seen(turns, 1)
+    if gain is None or gain < beyond_noise(trials, _STANDARD_ERROR * noise):
+        return found
+    added = (Part((Screened(it),)) for it in move.settings)
+    left = {name: it for name, it in found.left.items() if name not in {one.lever for one in move.settings}}
+    return replace(found, parts=(*found.parts, *added), left=left)
 
 
 def _with_the_best(
     trials: Trials, draft: StudyDraft, prover: Prover, found: Composition, promising: Sequence[Prospect], noise: float
 ) -> tuple[Composition, Sequence[Prospect]]:
     """The levers with the best of these on top, and those that gain, but less than another one for the same cause."""
-    plan = plan_of(found.parts)
-    trials.reserve_seconds = RESERVE_MARGIN * verification_cost(trials, prover, plan, last_resort_rounds(trials))
-    screening = affordable_screening(trials, screenings(trials, plan, [it.settings[0] for it in promising]))
+    plan, screening = plan_of(found.parts), _next_screening(trials, prover, found, promising)
     if not promising or screening is None:
         return found, ()
     taken = {it.lever.name: it for it in promising[: screening.settings]}
     seen = screen(trials, draft, plan, list(taken.values()), noise=noise, again=True)
     exact_ones = {name for name, (first, *_) in seen.items() if prover.proof_for(first.setting) == "exact"}
-    likely = {it for it in exact_ones if any(precedence(draft.study.findings, it))}
+    likely = {name for name, it in taken.items() if _is_likely(draft, prover, it)}
     seen, enough = _seen_twice(trials, draft, plan, taken, seen, noise, likely)
     gains = {name: choices[0].gain or 0.0 for name, choices in seen.items()}
     clear, least = {it: gains[it] for it in gains if gains[it] >= enough[it]}, 1 + trials.options.delta

@@ -141,7 +141,7 @@ def screen(
     again: bool = False,
     used: Mapping[str, float] = NOTHING_USED,
     in_breadth: bool = False,
-    to_combine: bool = False,
+    launches: int = 1,
 ) -> dict[str, list[Screened]]:
     """The promising settings of each prospect, best first, in order of the prospects' best settings.
 
@@ -151,8 +151,8 @@ def screen(
     (``again``), or the objective has limits: a replicate that shows one exceeded saves a whole trial. ``in_breadth``
     measures the most promising setting of each prospect first, and few at once: engines take long to build. Where the
     script starts slowly, the other settings of a prospect are measured only if that one gains more than noise explains,
-    fails, or could not be measured. ``to_combine``: what a process can switch is combined in another launch, for which
-    as much time is left if possible.
+    fails, or could not be measured. A process that switches is as short as leaves time for so many ``launches`` like
+    it, itself included, if possible.
     """
     goal, quick = trials.options.goal, trials.options.quick
     wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
@@ -163,7 +163,7 @@ def screen(
     switchable = {setting for it in prospects for setting in it.settings if can_switch(it.lever, setting)}
     firsts = {it.settings[0] for it in prospects}
     at_first = [it for it in wanted if it in switchable or it in firsts or not trials.starts_slowly]
-    manner = _Manner(2 if to_combine else 1, fewer_first=in_breadth)
+    manner = _Manner(launches, fewer_first=in_breadth)
     seen, failures = _measure(trials, draft, incumbent, at_first, switchable, manner)
     promising = {one for it in prospects if _may_gain(seen.get(it.settings[0]), goal.delta) for one in it.settings}
     rest = [it for it in wanted if it in promising and it not in at_first]

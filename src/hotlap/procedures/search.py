@@ -274,7 +274,7 @@ class Search(Ladder):
         )
         if is_tight:
             found = faster_together(self._trials, found, prospects, noise)
-            found = with_a_slow_one(self._trials, self._draft, self._prover, found, later, noise)
+            found = with_a_slow_one(self._trials, self._draft, self._prover, found, prospects, later, noise)
         if not found.parts:
             self._situation = self._baseline_situation
             return found.left

@@ -29,14 +29,20 @@ def slow_and_not_asked_for(prospects: Sequence[Prospect], findings: Sequence[Fin
 
 
 def with_a_slow_one(
-    trials: Trials, draft: StudyDraft, prover: Prover, found: Composition, waiting: Sequence[Prospect], noise: float
+    trials: Trials,
+    draft: StudyDraft,
+    prover: Prover,
+    found: Composition,
+    prospects: Sequence[Prospect],
+    waiting: Sequence[Prospect],
+    noise: float,
 ) -> Composition:
     """The same levers and, if these promise no clear gain, the first of those that wait, if it adds to them.
 
     It is measured in one launch with its first setting, and taken only if the proof and the verification still fit
-    after that.
+    after that. That launch leaves time for one with the levers of the ``prospects`` that need a process of their own.
     """
-    switched, _ = split(waiting)
+    switched, launched = split(waiting)[0], [it for it in split(prospects)[1] if it.lever.name in found.left]
     if not switched or math.prod(it.gain or 1.0 for it in found.parts) >= CLEAR:
         return found
     (one, *_) = switched
@@ -45,7 +51,7 @@ def with_a_slow_one(
     if plan.settings:
         trials.reserve_seconds = RESERVE_MARGIN * verification_cost(trials, prover, plan, rounds)
     one = replace(one, settings=one.settings[:1])
-    added, not_added = switched_on_top(trials, draft, plan, [one], noise)
+    added, not_added = switched_on_top(trials, draft, plan, [one], noise, to_come=1 if launched else 0)
     trials.reserve_seconds = 0.0
     parts = (*found.parts, *added)
     left = {name: it for name, it in found.left.items() if name != one.lever.name} | not_added
