@@ -17,6 +17,7 @@ TF32 = make_setting("matmul-precision", precision="high")
 FUSED = make_setting("fused-optimizer", implementation="fused")
 CHANNELS_LAST = make_setting("channels-last")
 BENCHMARK = make_setting("cudnn-benchmark")
+AHEAD = make_setting("device-prefetch")
 COMPILED = make_setting("compile", mode="default")
 ROUNDS = 4
 
@@ -30,7 +31,7 @@ def _switched(lab, *settings: tuple[Setting, ...], model: str = "conv") -> Repli
 
 @pytest.mark.parametrize("model", ["mlp", "conv"])
 def test_each_configuration_has_every_round_and_its_own_peak(lab, model: str) -> None:
-    settings = [(BFLOAT16,), (TF32,), (FUSED,), (BFLOAT16, FUSED)]
+    settings = [(BFLOAT16,), (TF32,), (FUSED,), (AHEAD,), (BFLOAT16, FUSED, AHEAD)]
     settings += [(CHANNELS_LAST,), (BENCHMARK,)] if model == "conv" else []
     turns = _switched(lab, *settings, model=model)
     assert [type(run.ending) for run in turns.runs] == [Stopped] * len(turns.runs), turns.runs[-1].ending

@@ -49,7 +49,7 @@ class Numbers(Dataset):
 @pytest.fixture
 def side(driver) -> MetaSide:
     side = MetaSide()
-    prefetch(driver.hooks, side)
+    prefetch(driver.hooks, side).on()
     return side
 
 
@@ -68,6 +68,32 @@ def test_batches_keep_their_order_and_copies_are_taken_from_the_side(driver, sid
     assert side.copied == [2, 4, 6]  # the first was learned from
     assert len(side.taken) == 3
     assert first_numbers(driver, loader) == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_no_batch_is_lost_or_repeated_where_it_is_switched(driver, workers: int) -> None:
+    """On and off before each batch in every pattern, over two epochs."""
+    side = MetaSide()
+    switch = prefetch(driver.hooks, side)
+    loader = driver.loader(Numbers(), batch_size=2, num_workers=workers, persistent_workers=workers > 0)
+    for pattern in range(2**8):
+        seen: list[float] = []
+        for number in range(8):
+            (switch.on if pattern >> number & 1 else switch.off)()
+            if number % 4 == 0:
+                batches = driver.batches(loader)
+            batch = next(batches)
+            seen.append(batch["x"][0, 0].item())
+            assert batch["x"].to("meta").device.type == "meta"
+            if number % 4 == 3:
+                assert next(batches, None) is None
+        assert seen == [0, 2, 4, 6] * 2
+        if workers and pattern >= 8:
+            break
+    switch.off()
+    side.copied.clear()
+    assert first_numbers(driver, loader) == [0, 2, 4, 6]
+    assert side.copied == []
 
 
 def test_every_way_to_ask_for_the_device_is_answered(driver, side) -> None:

@@ -28,6 +28,7 @@ SETTINGS: dict[str, Setting] = {
     "compile": make_setting("compile", mode="default", dynamic=False),
     "cpu-threads": make_setting("cpu-threads", threads=1),
     "cudnn-benchmark": make_setting("cudnn-benchmark"),
+    "device-prefetch": make_setting("device-prefetch"),
     "fused-optimizer": make_setting("fused-optimizer", implementation="fused"),
     "matmul-precision": make_setting("matmul-precision", precision="medium"),
     "mixed-precision": make_setting("mixed-precision", dtype="bfloat16"),

@@ -193,6 +193,69 @@ def test_a_small_gain_is_taken_of_an_exact_lever_that_answers_a_finding(
     assert {it.lever for it in first.arms[2].plan.settings} - {"half", "step"} == ({"keep"} if is_taken else set())
 
 
+class TwoSmallGains(FakeScript):
+    """Each of two levers saves little by itself, and both together more than the noise of a replicate."""
+
+    share = 0.03
+
+    def phases(self, plan: Plan, *, replay: bool = False) -> dict[str, float]:
+        seconds = super().phases(plan, replay=replay)
+        seconds["compute"] *= (1 - self.share) ** len({"keep", "huge"} & {it.lever for it in plan.settings})
+        return seconds
+
+
+class TwoUselessOnes(TwoSmallGains):
+    share = 0.0
+
+
+BOTH = {"half", "step", "keep", "huge"}
+
+
+def two_more(
+    monkeypatch: pytest.MonkeyPatch, script: FakeScript, *, answered: bool = True, proof: Proof = "exact", **more: float
+) -> tuple[set[str], list[list[set[str]]]]:
+    """What is verified, and the launches on top of what a process can switch, before the first fresh ones."""
+    answered_by(monkeypatch, ["half", *(("keep", "huge") if answered else ())], share=0.3)
+    levers = switchable("half"), switchable("step"), lever("keep", proof=proof), lever("huge", proof=proof)
+    study, executor = search(script, *levers, **more)
+    before = executor.replicates[: executor.replicates.index(executor.fresh()[0])]
+    return chosen(study), [names_of(it) for it in before if not it.one_launch and names_of(it)[0] >= {"half", "step"}]
+
+
+def test_likely_levers_are_measured_together_where_there_is_no_time_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = TwoSmallGains(effects={**HALF, **STEP}, optimizer=0.004, **QUIET)
+    assert two_more(monkeypatch, script, budget_seconds=150.0) == (BOTH, [[{"half", "step"}, BOTH]])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_they_stay_out_if_they_gain_nothing_together(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    script = TwoUselessOnes(effects={**HALF, **STEP}, optimizer=0.004, **QUIET)
+    found, on_top = two_more(monkeypatch, script, budget_seconds=150.0, seed=seed)
+    assert found <= {"half", "step"}, "none, where the unmodified script differed from itself"
+    assert on_top == [[{"half", "step"}, BOTH]]
+
+
+@pytest.mark.parametrize(("answered", "proof"), [(False, "exact"), (True, "rounding")])
+def test_what_is_not_likely_or_costs_a_proof_is_not_taken_unseen(
+    monkeypatch: pytest.MonkeyPatch, answered: bool, proof: Proof
+) -> None:
+    script = TwoSmallGains(effects={**HALF, **STEP}, optimizer=0.004, **QUIET)
+    _, on_top = two_more(monkeypatch, script, answered=answered, proof=proof, budget_seconds=150.0)
+    assert BOTH not in [it for one in on_top for it in one]
+
+
+def test_small_gains_that_none_shows_are_shown_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over some searches, since each gain by itself is within the noise of a replicate."""
+    taken = []
+    for seed in range(8):
+        script = TwoSmallGains(effects={**HALF, **STEP}, optimizer=0.004, **QUIET)
+        found, on_top = two_more(monkeypatch, script, budget_seconds=240.0, seed=seed)
+        together = [it for it in on_top if len(it) == 2 and it[0] == {"half", "step"} and it[1] == BOTH]
+        assert on_top[0] != [{"half", "step"}, BOTH], "there was time for each by itself"
+        taken += [found == BOTH] if together else []
+    assert len(taken) >= 2 and sum(taken) > len(taken) / 2
+
+
 @pytest.mark.parametrize("budget_seconds", [260.0, 1200.0])
 def test_what_starts_slowly_and_answers_nothing_waits_only_where_time_is_short(budget_seconds: float) -> None:
     effects = {**HALF, **STEP, setting("compile"): Effect(compute=0.9, startup_seconds=20.0)}

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from hotlap.measure import student
+from hotlap.measure import student, trimmed
 from hotlap.records import Estimate, SpeedComparison, SpeedVerdict
 
 ReplicateRounds: TypeAlias = Sequence[Sequence[float]]
@@ -52,9 +52,20 @@ class VarianceParts(NamedTuple):
 
 
 class _Interval(NamedTuple):
+    """Student's, around a mean with that standard error and so many degrees of freedom."""
+
     mean: float
     standard_error: float
-    half_width: float
+    degrees: int
+    confidence: float
+
+    def at(self, confidence: float) -> _Interval:
+        """The same at another confidence."""
+        return self._replace(confidence=confidence)
+
+    @property
+    def half_width(self) -> float:
+        return student.quantile((1 + self.confidence) / 2, self.degrees) * self.standard_error
 
     @property
     def low(self) -> float:
@@ -86,19 +97,31 @@ def compare(
     _check_share("delta", delta)
     _check_share("confidence", confidence)
     _check_arms(("baseline", baseline), ("repeat", repeat), ("candidate", candidate))
-    differences = _differences(baseline, candidate)
-    effect = _interval(differences, confidence)
-    own = _interval(_differences(baseline, repeat), confidence)
+    found = _compared(
+        _interval(_differences(baseline, candidate), confidence),
+        _interval(_differences(baseline, repeat), confidence),
+        delta=delta,
+        confidence=confidence,
+        remarks=remarks,
+    )
+    rounds = min(len(rounds) for rounds in baseline)
+    return msgspec.structs.replace(found, replicates=len(baseline), rounds=rounds)
+
+
+def _compared(
+    effect: _Interval, own: _Interval, *, delta: float, confidence: float, remarks: Sequence[str]
+) -> SpeedComparison:
+    """The verdict on an effect, given that of the repeat; replicates and rounds are not counted."""
     agrees = own.low <= _CLOCK_ROUNDING and own.high >= -_CLOCK_ROUNDING
-    equivalence = _interval(differences, EQUIVALENCE_CONFIDENCE)
+    equivalence = effect.at(EQUIVALENCE_CONFIDENCE)
     return SpeedComparison(
         speedup=_as_speedup(effect),
         verdict=_verdict(effect, equivalence, delta) if agrees else "inconclusive",
-        replicates=len(baseline),
-        rounds=min(len(rounds) for rounds in baseline),
+        replicates=0,
+        rounds=0,
         confidence=confidence,
         noise_floor=_as_share(own.half_width),
-        smallest_detectable=max(delta, _detectable_share(effect.standard_error, len(baseline), confidence)),
+        smallest_detectable=max(delta, _detectable_share(effect, confidence)),
         baseline_agrees=agrees,
         baseline_speedup=_as_speedup(own),
         remarks=(*remarks, *(() if agrees else (_disagreement(own, confidence),))),
@@ -116,17 +139,26 @@ def compare_within_launch(
 ) -> SpeedComparison:
     """:func:`compare` arms that took turns in one launch: wall seconds per sample in each of its rounds.
 
-    The interval is Student's over rounds, which holds for this process and does not cover the variation between
-    launches: it may decide what is tried, but supports no claim. Raises as :func:`compare` does.
+    The mean leaves out extreme rounds (:mod:`hotlap.measure.trimmed`). Its interval, Student's over
+    rounds, holds for this process and does not cover the variation between launches: it may decide what is tried, but
+    supports no claim. Raises as :func:`compare` does.
     """
-    by_round = ([[seconds] for seconds in rounds] for rounds in (baseline, repeat, candidate))
-    found = compare(*by_round, delta=delta, confidence=confidence, remarks=remarks)
-    return msgspec.structs.replace(found, replicates=1, rounds=len(baseline))
+    _check_share("delta", delta)
+    _check_share("confidence", confidence)
+    by_round = [[[seconds] for seconds in rounds] for rounds in (baseline, repeat, candidate)]
+    _check_arms(*zip(("baseline", "repeat", "candidate"), by_round, strict=True))
+    effect = _trimmed_interval(_log_ratios(baseline, candidate), confidence)
+    own = _trimmed_interval(_log_ratios(baseline, repeat), confidence)
+    rounds, extreme = len(baseline), len(baseline) - 1 - effect.degrees
+    more = (f"Of {rounds} rounds {extreme} did not count: in some the machine's speed changed.",) if extreme else ()
+    found = _compared(effect, own, delta=delta, confidence=confidence, remarks=(*remarks, *more))
+    return msgspec.structs.replace(found, replicates=1, rounds=rounds, extreme_rounds=extreme)
 
 
 def upper_end_within_launch(comparison: SpeedComparison, confidence: float) -> float:
     """The upper end of a comparison's interval within a launch, at another confidence."""
-    reach = student.quantile((1 + confidence) / 2, comparison.rounds - 1) * _error_within_launch(comparison)
+    degrees = _degrees_within_launch(comparison)
+    reach = student.quantile((1 + confidence) / 2, degrees) * _error_within_launch(comparison)
     return comparison.speedup.value * math.exp(reach)
 
 
@@ -135,18 +167,24 @@ def mean_within_launches(comparisons: Sequence[SpeedComparison]) -> Estimate:
     first: Welch (1947), whose degrees of freedom follow from the error of each."""
     logs = [math.log(it.speedup.value) for it in comparisons]
     parts = [(_error_within_launch(it) / len(comparisons)) ** 2 for it in comparisons]
-    weighted = sum(part**2 / (it.rounds - 1) for part, it in zip(parts, comparisons, strict=True))
-    degrees = sum(parts) ** 2 / weighted if weighted > 0 else math.inf
-    reach = student.quantile((1 + comparisons[0].confidence) / 2, min(round(degrees, 3), _MANY)) * math.sqrt(sum(parts))
+    own_degrees = map(_degrees_within_launch, comparisons)
+    weighted = math.fsum(part**2 / degrees for part, degrees in zip(parts, own_degrees, strict=True))
+    total = math.fsum(parts)
+    degrees = total**2 / weighted if weighted > 0 else math.inf
+    reach = student.quantile((1 + comparisons[0].confidence) / 2, min(round(degrees, 3), _MANY)) * math.sqrt(total)
     low, value, high = (math.exp(it) for it in (fmean(logs) - reach, fmean(logs), fmean(logs) + reach))
     return Estimate(value=value, low=low, high=high, unit="x")
 
 
 def _error_within_launch(comparison: SpeedComparison) -> float:
     """The standard error of the logarithm of a speedup within a launch."""
-    speedup, degrees = comparison.speedup, comparison.rounds - 1
-    reach = math.log(speedup.high) - math.log(speedup.value)
-    return reach / student.quantile((1 + comparison.confidence) / 2, degrees)
+    reach = math.log(comparison.speedup.high) - math.log(comparison.speedup.value)
+    return reach / student.quantile((1 + comparison.confidence) / 2, _degrees_within_launch(comparison))
+
+
+def _degrees_within_launch(comparison: SpeedComparison) -> int:
+    """The degrees of freedom of its interval."""
+    return comparison.rounds - 1 - comparison.extreme_rounds
 
 
 def repeat_of(reference: Sequence[float], baseline: Sequence[float], repeat: Sequence[float]) -> list[float]:
@@ -333,8 +371,11 @@ def _differences(baseline: ReplicateRounds, candidate: ReplicateRounds) -> list[
 
 def _interval(differences: Sequence[float], confidence: float) -> _Interval:
     standard_error = stdev(differences) / math.sqrt(len(differences))
-    reach = student.quantile((1 + confidence) / 2, len(differences) - 1)
-    return _Interval(fmean(differences), standard_error, reach * standard_error)
+    return _Interval(fmean(differences), standard_error, len(differences) - 1, confidence)
+
+
+def _trimmed_interval(differences: Sequence[float], confidence: float) -> _Interval:
+    return _Interval(*trimmed.mean(differences), confidence)
 
 
 def _verdict(effect: _Interval, equivalence: _Interval, delta: float) -> SpeedVerdict:
@@ -348,10 +389,10 @@ def _verdict(effect: _Interval, equivalence: _Interval, delta: float) -> SpeedVe
     return "inconclusive"
 
 
-def _detectable_share(standard_error: float, replicates: int, confidence: float) -> float:
+def _detectable_share(effect: _Interval, confidence: float) -> float:
     """The smallest effect that is detected with a probability of :data:`POWER`."""
-    reach = student.quantile((1 + confidence) / 2, replicates - 1) + student.quantile(POWER, replicates - 1)
-    return _as_share(reach * standard_error)
+    reach = student.quantile((1 + confidence) / 2, effect.degrees) + student.quantile(POWER, effect.degrees)
+    return _as_share(reach * effect.standard_error)
 
 
 def _as_speedup(log_time: _Interval) -> Estimate:

@@ -24,6 +24,7 @@ from hotlap.experiment.comparing import comparison_within_launch
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.failures import Failure
 from hotlap.experiment.trials import Trials
+from hotlap.measure import trimmed
 from hotlap.measure.speed import mean_within_launches
 from hotlap.procedures.screen import affordable_screening, screenings_of_plans
 from hotlap.records import Comparison, Estimate, Move, Plan, Replicate, Setting
@@ -70,9 +71,9 @@ def combine(
 ) -> Combination | None:
     """The best combination of these settings (most promising first) on top of ``base``.
 
-    ``alone`` compares them by themselves, within an earlier launch. Each launch is as short as leaves time for so many
-    ``launches`` like it, itself included, if possible. None if there is no time for it, or the script does not support
-    it.
+    ``alone`` compares them by themselves, within an earlier launch. Blocks are as short as leaves time for so many
+    ``launches`` like this one, itself included, if possible; rounds are not made fewer for that. None if there is no
+    time for it, or the script does not support it.
     """
     group = Move(settings=tuple(settings[:MOST]))
     idle: dict[str, Comparison] = {}
@@ -138,8 +139,9 @@ def _without(move: Move, setting: Setting) -> Move:
 def _take(trials: Trials, draft: StudyDraft, base: Plan, moves: Sequence[Move], launches: int) -> _Taken | None:
     """One launch in which these moves and two copies of no move take turns."""
     plans = [base, base, *(plans_of.with_move(base, it) for it in moves)]
-    lengths = (affordable_screening(trials, screenings_of_plans(trials, plans), it) for it in (launches, 1))
-    screening = next(filter(None, lengths), None)
+    possible = list(screenings_of_plans(trials, plans))
+    all_rounds = [it for it in possible if it.rounds == possible[0].rounds]
+    screening = affordable_screening(trials, all_rounds, launches) or affordable_screening(trials, possible)
     if screening is None:
         return None
     names = ", ".join(it.lever for it in max(moves, key=lambda it: len(it.settings)).settings)
@@ -253,4 +255,6 @@ class _Taken:
         return self.moves.index(move) + 2 if move.settings else 0
 
     def _level(self, move: Move) -> float:
-        return fmean(map(math.log, self.turns.rounds[self._arm(move)]))
+        """The logarithm of its time relative to that of all arms, round by round."""
+        rounds = [[math.log(it) for it in turns] for turns in zip(*self.turns.rounds, strict=True)]
+        return trimmed.mean([own[self._arm(move)] - fmean(own) for own in rounds]).value

@@ -209,8 +209,7 @@ def switched_on_top(
         if together is not None:
             seconds = (trials.spent_seconds - before) / len(switched)
             return _chosen(trials, draft, together, _seen_in(together, switched, seconds))
-    launches = to_come + (1 if len(switched) == 1 else 2)
-    found = screen(trials, draft, base, switched, noise=noise, again=True, launches=launches)
+    found = screen(trials, draft, base, switched, noise=noise, again=True, launches=1 if len(switched) == 1 else 2)
     return _combined(trials, draft, base, found, 1 + to_come)
 
 

@@ -43,18 +43,25 @@ def with_the_best_on_top(
 
     The most promising of these levers, as many as fit, have one replicate. Those that gain too, but less than another
     one for the same cause, have one more on top of that. A lever is taken only if the proof and the verification of the
-    levers chosen so far still fit after it. ``noise`` is that of one replicate, as a share.
+    levers chosen so far still fit after it. Likely levers are measured together where there is no time for each of
+    them, or where several look faster but none beyond noise. ``noise`` is that of one replicate, as a share.
     """
     if not any(it.comparison is not None for it in found.parts):
         return found
     promising = _promising(trials, draft, found, prospects, noise)
-    likely = [it for it in promising if _is_likely(draft, prover, it)]
     is_limited = bool(trials.options.goal.objective.limits)
-    if not is_limited and len(likely) > max(1, _measured_at_once(trials, prover, found, promising)):
+    likely = [it for it in promising if not is_limited and _is_likely(draft, prover, it)]
+    if len(likely) > max(1, _measured_at_once(trials, prover, found, promising)):
         return _with_all(trials, draft, prover, found, likely, noise)
-    found, rivals = _with_the_best(trials, draft, prover, found, promising, noise)
-    together, _ = _with_the_best(trials, draft, prover, found, rivals, noise)
-    return replace(together, spare=found.spare)
+    grown, rivals = _with_the_best(trials, draft, prover, found, promising, noise)
+    both, _ = _with_the_best(trials, draft, prover, grown, rivals, noise)
+    grown = replace(both, spare=grown.spare)
+    small = [it for it in likely if _looked_faster(trials, grown.left.get(it.lever.name))]
+    return _with_all(trials, draft, prover, grown, small, noise) if len(small) > 1 else grown
+
+
+def _looked_faster(trials: Trials, choices: Sequence[Screened] | None) -> bool:
+    return choices is not None and (choices[0].gain or 0.0) >= 1 + trials.options.delta
 
 
 def _is_likely(draft: StudyDraft, prover: Prover, it: Prospect) -> bool:

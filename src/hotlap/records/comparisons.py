@@ -133,7 +133,8 @@ class SpeedComparison(Record, frozen=True, kw_only=True):
 
     ``noise_floor`` is the half-width of the interval of the baseline against itself, as a share;
     ``smallest_detectable`` the smallest effect (a share) that these replicates could detect.
-    ``baseline_agrees`` is the A/A gate: false forbids any claim.
+    ``baseline_agrees`` is the A/A gate: false forbids any claim. Of the ``rounds`` of a single launch so many
+    ``extreme_rounds`` did not count.
     """
 
     speedup: Estimate
@@ -146,6 +147,7 @@ class SpeedComparison(Record, frozen=True, kw_only=True):
     baseline_agrees: bool = True
     baseline_speedup: Estimate | None = None
     remarks: tuple[str, ...] = ()
+    extreme_rounds: int = 0
 
 
 class RecordedGain(Record, frozen=True, kw_only=True):

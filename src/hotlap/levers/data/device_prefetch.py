@@ -29,11 +29,13 @@ ahead changes their order, and the proof is that of `rounding`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from hotlap.levers.support.device_copies import Copy, answer_copies, tensors_in, weak_table
 from hotlap.levers.support.situations import bound_without, is_nvidia_like, make_setting
+from hotlap.levers.support.switching import Switch
 from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
 
 if TYPE_CHECKING:
@@ -84,7 +86,12 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 
 def install(hooks: Hooks, setting: Setting) -> None:
     """Fetch one batch ahead and serve the script's copies from it."""
-    prefetch(hooks, CudaSide(hooks))
+    prefetch(hooks, CudaSide(hooks)).on()
+
+
+def switch(hooks: Hooks, setting: Setting) -> Switch:
+    """A batch that lies ahead when it is taken off is the next one."""
+    return prefetch(hooks, CudaSide(hooks))
 
 
 class Side(Protocol):
@@ -152,9 +159,10 @@ class _Expected:
     ticket: Any = None
 
 
-def prefetch(hooks: Hooks, side: Side) -> None:
-    """Install the lever's hooks; ``side`` does the copying."""
+def prefetch(hooks: Hooks, side: Side) -> Switch:
+    """Install the lever's hooks, off at first; ``side`` does the copying."""
     torch = hooks.torch
+    is_on = False
     plain_to: Copy = torch.Tensor.to
     iterators: WeakKeyDictionary[Any, _Ahead] = WeakKeyDictionary()
     expected = weak_table()
@@ -173,6 +181,8 @@ def prefetch(hooks: Hooks, side: Side) -> None:
         ahead = iterators.setdefault(iterator, _Ahead())
         if ahead.exhausted and not ahead.batches:
             raise StopIteration
+        if not is_on:
+            return ahead.batches.pop() if ahead.batches else fetch()
         batch = ahead.batches.pop() if ahead.batches else fetch_and_copy(ahead, fetch)
         if ahead.destinations and not ahead.exhausted:
             try:
@@ -197,9 +207,14 @@ def prefetch(hooks: Hooks, side: Side) -> None:
             awaited.ahead.destinations[awaited.position] = copied.device
         return copied
 
+    def turn(on: bool) -> None:
+        nonlocal is_on
+        is_on = on
+
     hooks.around_fetch.append(around_fetch)
     hooks.around_loader_start.append(around_start)
     answer_copies(torch, expected, answer)
+    return Switch(on=partial(turn, True), off=partial(turn, False))
 
 
 def _names_a_device(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device_type: str) -> bool:
