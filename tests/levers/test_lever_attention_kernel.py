@@ -60,10 +60,23 @@ def test_it_is_tried_where_torchs_attention_is_used() -> None:
 )
 def test_cudnn_is_tried_where_torch_prefers_it(capability: str, first: list[str]) -> None:
     """Elsewhere torch's order is flash, efficient, plain, cuDNN: the plain kernel would run under cuDNN's name."""
+    assert kernels_tried(seen("cuda:0", dtype="bfloat16"), capability) == [*first, "flash", "efficient", "math"]
+
+
+def kernels_tried(situation: Situation, capability: str) -> list[object]:
     device = Accelerator(kind="cuda", name="A GPU", memory_bytes=1, capability=capability)
-    situation = msgspec.structs.replace(seen("cuda:0"), machine=Machine(accelerators=(device,)))
-    kernels = [dict(it.values)["kernel"] for it in attention_kernel.candidates(situation)]
-    assert kernels == [*first, "flash", "efficient", "math"]
+    situation = msgspec.structs.replace(situation, machine=Machine(accelerators=(device,)))
+    return [dict(it.values)["kernel"] for it in attention_kernel.candidates(situation)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_for_half_precision_are_not_tried_without_it(dtype: str) -> None:
+    """The plain one would be measured under their names, as it was on an H200."""
+    plain = seen("cuda:0", dtype=dtype)
+    assert kernels_tried(plain, "9.0") == ["efficient", "math"]
+    facts = msgspec.structs.replace(plain.facts, autocast_dtype="float16")
+    under_autocast = msgspec.structs.replace(plain, facts=facts)
+    assert kernels_tried(under_autocast, "9.0") == ["cudnn", "flash", "efficient", "math"]
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,8 @@ def answers_only(lever: Lever, groups: Collection[Group]) -> bool:
 
 
 def situation_with(situation: Situation, plan: Plan, run: Run, levers: Mapping[str, Lever]) -> Situation:
-    """The situation with ``plan`` switched on: the time account of ``run``, and the ceilings that the plan keeps.
+    """The situation with ``plan`` switched on: the time account of ``run``, the format in which it computed, and the
+    ceilings that the plan keeps.
 
     The loader alone was timed without the plan. Its ceiling stays only if no lever of the plan can make loading faster.
     """
@@ -145,8 +146,10 @@ def situation_with(situation: Situation, plan: Plan, run: Run, levers: Mapping[s
     ceilings = tuple(
         _rebound(it, per_sample) for it in situation.ceilings if it.name == "loader-alone" and loads_as_before
     )
+    autocast_dtype = run.facts.autocast_dtype or situation.facts.autocast_dtype
     return msgspec.structs.replace(
         situation,
+        facts=msgspec.structs.replace(situation.facts, autocast_dtype=autocast_dtype),
         account=phases,
         ceilings=ceilings,
         device_peak_bytes=max(run.device_peak_bytes, situation.device_peak_bytes),

@@ -96,8 +96,8 @@ def _with_all(
     screening = affordable_screening(trials, screenings(trials, plan, move.settings[:1]))
     if screening is None:
         return found
-    names = ", ".join(map(plans_of.describe, move.settings))
-    draft.report("screening", f"A first measurement of {names} together", replicates_planned=1)
+    words = ", ".join(map(plans_of.describe, move.settings))
+    draft.report("screening", f"A first measurement of {words} together", replicates_planned=1)
     turns = trials.take_replicate(
         [plan, grown], rounds=screening.rounds, purpose=f"together {plans_of.key(grown)}", shape=screening.shape
     )
@@ -106,9 +106,11 @@ def _with_all(
     gain = trials.options.goal.seen(turns, 1)
     if gain is None or gain < beyond_noise(trials, _STANDARD_ERROR * noise):
         return found
-    added = (Part((Screened(it),)) for it in move.settings)
-    left = {name: it for name, it in found.left.items() if name not in {one.lever for one in move.settings}}
-    return replace(found, parts=(*found.parts, *added), left=left)
+    names = {it.lever for it in move.settings}
+    added = (Part(tuple(found.left[it.lever])) for it in move.settings)
+    left = {name: it for name, it in found.left.items() if name not in names}
+    spare = tuple(it for it in found.spare if it.lever not in names)
+    return replace(found, parts=(*found.parts, *added), left=left, spare=spare)
 
 
 def _with_the_best(

@@ -51,6 +51,8 @@ _NAMES: Mapping[str, str] = MappingProxyType({"flash": "flash", "efficient": "me
 _CUDNN_FIRST = ("9.0", "10.0")
 """Capabilities of the devices on which torch prefers cuDNN's kernel (its ``check_prefer_cudnn_attention``)."""
 
+_HALF = frozenset({"bfloat16", "float16"})
+
 parameters = {"kernel": Parameter(str, choices=("math", *_NAMES))}
 
 
@@ -72,13 +74,17 @@ def bound(situation: Situation) -> float | None:
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """On a CPU there is one fused kernel, which torch prefers itself. cuDNN's is tried only where torch puts it first:
-    elsewhere the plain kernel comes before it, and would be the one that is measured."""
+    """On a CPU there is one fused kernel, which torch prefers itself. On a device flash and cuDNN's take half precision
+    only, and cuDNN's is tried only where torch puts it first: elsewhere the plain kernel would be measured, which
+    computes what the others cannot."""
     if not is_nvidia_like(situation):
         return (make_setting("attention-kernel", kernel="math"),)
-    device = accelerator(situation)
-    first = ("cudnn",) if device is not None and device.capability in _CUDNN_FIRST else ()
-    return tuple(make_setting("attention-kernel", kernel=it) for it in (*first, "flash", "efficient", "math"))
+    device, facts = accelerator(situation), situation.facts
+    dtypes = {facts.autocast_dtype, *(it.dtype for it in facts.models if it.attention == "sdpa")}
+    halved = ("flash",) if dtypes & _HALF else ()
+    if halved and device is not None and device.capability in _CUDNN_FIRST:
+        halved = ("cudnn", *halved)
+    return tuple(make_setting("attention-kernel", kernel=it) for it in (*halved, "efficient", "math"))
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
