@@ -121,6 +121,17 @@ def test_a_loader_that_no_step_waits_for_is_not_timed_alone(workers: int, data: 
         assert ceiling.bound_speedup == pytest.approx(script.step_seconds(Plan()) / data, rel=0.1)
 
 
+@pytest.mark.parametrize(("budget_seconds", "sweeps"), [(200.0, 0), (None, 1)])
+def test_nor_where_that_takes_a_larger_share_of_the_budget_than_waiting_does_of_a_step(
+    budget_seconds: float | None, sweeps: int
+) -> None:
+    script = FakeScript(has_loader=True, data=3e-4, **QUIET)
+    waiting = 3e-4 / script.step_seconds(Plan())
+    assert 0.01 < waiting < 0.03
+    _, executor = search(script, switchable("half"), budget_seconds=budget_seconds)
+    assert sum(it.assignment.instrument(SweepLoader) is not None for it in executor.launched) == sweeps
+
+
 class StartedTogether(Counting):
     """The arms of a replicate start at the same time, as those of a script do that sleeps or reads first."""
 

@@ -73,7 +73,7 @@ def measure_ceilings(trials: Trials, draft: StudyDraft, observation: Observation
     ceilings: list[Ceiling] = []
     rates: tuple[LoaderRate, ...] = ()
     if run.facts.training_loaders:
-        if _shows_the_loader(run.facts, phases, trials.options.delta):
+        if _shows_the_loader(run.facts, phases, _worth_a_sweep(trials, situation)):
             ceilings += _loader_by_account(phases)
         else:
             rates = _loader_alone(trials, draft, situation)
@@ -93,10 +93,10 @@ def ceilings_launches(trials: Trials, observation: Observation, machine: Machine
     """The launches of :func:`measure_ceilings`, with what they take."""
     if not observation.facts.training_loaders:
         return Launches(0, 0.0, "")
-    known = (observation.facts, observation.account, trials.options.delta)
-    settings = () if _shows_the_loader(*known) else _swept(_situation(trials, observation, machine))
+    facts, phases, situation = observation.facts, observation.account, _situation(trials, observation, machine)
+    settings = () if _shows_the_loader(facts, phases, _worth_a_sweep(trials, situation)) else _swept(situation)
     launches, seconds = int(bool(settings)), _sweep_cost(trials, settings)
-    if not _shows_the_model(*known):
+    if not _shows_the_model(facts, phases, trials.options.delta):
         launches += len(_MODEL_ARMS)
         seconds += trials.costs.of_replicate(_MODEL_ARMS, FEWEST_ROUNDS)
     return Launches(launches, seconds, "for the loader and the model alone", spare=True)
@@ -185,14 +185,20 @@ def _loader_alone(trials: Trials, draft: StudyDraft, situation: Situation) -> tu
     return run.loader_rates
 
 
-def _shows_the_loader(facts: ScriptFacts, phases: PhaseAccount, delta: float) -> bool:
+def _worth_a_sweep(trials: Trials, situation: Situation) -> float:
+    """The share of a step that waiting for data must take for the loader alone to be timed: the smallest gain worth
+    having, and as large a share as that launch takes of the time that is left."""
+    cost, left = _sweep_cost(trials, _swept(situation)), trials.left_seconds
+    return max(trials.options.delta, cost / left if left > 0 else 0.0)
+
+
+def _shows_the_loader(facts: ScriptFacts, phases: PhaseAccount, least_share: float) -> bool:
     """Whether the time account already shows what the loader alone takes, and no setting of it is worth a launch.
 
-    So it is if the training process fetches its batches itself, and waits for them less than the smallest gain worth
-    having.
+    So it is if the training process fetches its batches itself, and waits for them for less than that share of a step.
     """
     fetches_itself = all(it.workers == 0 for it in facts.training_loaders)
-    return fetches_itself and phases.seconds_in("data_wait") < delta * phases.wall
+    return fetches_itself and phases.seconds_in("data_wait") < least_share * phases.wall
 
 
 def _loader_by_account(phases: PhaseAccount) -> list[Ceiling]:

@@ -88,6 +88,10 @@ class Prover(ABC):
     def cost(self, plan: Plan) -> float:
         """The seconds of the launches that this plan's proof still needs."""
 
+    def least_cost(self, plan: Plan) -> float:
+        """Those without which there is no proof, if the plan's results are good at first sight."""
+        return self.cost(plan)
+
     @abstractmethod
     def prove(self, plan: Plan) -> Quality | Failure:
         """Compare the plan with the unmodified baseline; a Failure if the plan's own run failed."""
@@ -128,6 +132,13 @@ class ParityProver(Prover):
             return 0.0
         return self._cost_of(plan, self._kinds(plan))
 
+    def least_cost(self, plan: Plan) -> float:
+        """Without the runs that are made only if its results differ, where replicates have shown that the script
+        repeats itself."""
+        if plan in self._verdicts or self._proof_of(plan) != "rounding" or self._repeated is None:
+            return self.cost(plan)
+        return self._cost_of(plan, self._few(plan))
+
     def prove_exact(self, replicates: Sequence[Replicate]) -> Parity:
         """Whether the losses of arms 0 (reference), 1 (repeat) and 2 (with an exact lever) agree in every replicate."""
         return judge_exact([it.runs[:3] for it in replicates])
@@ -147,11 +158,9 @@ class ParityProver(Prover):
     # -- evidence -----------------------------------------------------------------------------
 
     def _judge(self, plan: Plan) -> Parity | Failure:
-        repeated = self._trials.unmodified.repeated(self._trials.own_plan)
-        kinds = self._kinds(plan)
-        few = [it for it in kinds if it not in _ONLY_FOR_NOISE]
+        kinds, repeated = self._kinds(plan), self._repeated
         if self._proof_of(plan) == "rounding" and repeated is not None:
-            found = self._judge_by(plan, few, repeated)
+            found = self._judge_by(plan, self._few(plan), repeated)
             if isinstance(found, Failure) or not needs_more_runs(found):
                 return found
         found = self._judge_by(plan, kinds)
@@ -159,6 +168,15 @@ class ParityProver(Prover):
             return found
         more = (*kinds, *(it for it in NUDGES if it not in kinds))
         return self._judge_by(plan, more) if self._trials.fits(self._cost_of(plan, more)) else found
+
+    @property
+    def _repeated(self) -> tuple[Run, Run] | None:
+        """Two runs of the unmodified script whose losses agreed, if replicates have shown that."""
+        return self._trials.unmodified.repeated(self._trials.own_plan)
+
+    def _few(self, plan: Plan) -> list[str]:
+        """The runs without which there is no proof."""
+        return [it for it in self._kinds(plan) if it not in _ONLY_FOR_NOISE]
 
     def _cost_of(self, plan: Plan, kinds: Sequence[str]) -> float:
         """The seconds of those of these runs that are still missing."""
@@ -312,11 +330,12 @@ def _changes_precision(plan: Plan) -> bool:
     return any(name in _PRECISION_VALUES for it in plan.settings for name, _ in it.values)
 
 
-def usual_proof_cost(trials: Trials, plan: Plan, steps: int) -> float:
-    """The seconds of a rounding proof over so many steps."""
-    costs = trials.costs
-    runs = 3 * costs.of_launch(plans_of.EMPTY, steps) + costs.of_launch(plan, steps)
-    return runs + costs.of_launch(plans_of.EMPTY, 1)
+def usual_proof_cost(trials: Trials, plan: Plan, steps: int, *, least: bool = False) -> float:
+    """The seconds of a rounding proof over so many steps, whose launches start at the same time; ``least``: without
+    those that only results which differ need, if it is known that the script repeats itself."""
+    few = least and trials.unmodified.repeated(trials.own_plan) is not None
+    launches = [*[(plans_of.EMPTY, steps)] * (1 if few else 3), (plan, steps), (plans_of.EMPTY, 1)]
+    return trials.costs.of_launches(launches, at_once=trials.launches_at_once)
 
 
 def affordable_steps(trials: Trials) -> int:

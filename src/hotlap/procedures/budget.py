@@ -6,7 +6,7 @@ Both follow from the same sums, so that an advised budget is sufficient.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hotlap import plan as plans_of
@@ -16,9 +16,9 @@ from hotlap.experiment.observe import FEWEST_STEPS, observed_seconds
 from hotlap.experiment.profiled_launch import SEARCH_SHARE, usual_length
 from hotlap.experiment.prove import Prover, steps_for, usual_proof_cost
 from hotlap.experiment.trials import Trials
-from hotlap.procedures.screen import screenings
+from hotlap.procedures.screen import screenings, screenings_in_one_launch
 from hotlap.procedures.verify import last_resort_rounds, verification_cost
-from hotlap.records import Plan, Run
+from hotlap.records import Plan, Run, Setting
 
 RESERVE_MARGIN = 1.15
 ADVICE_MARGIN = 1.3
@@ -63,21 +63,32 @@ def reserve_for_first_answer(trials: Trials) -> float:
 
     If the budget allows no proof, or none is wanted, they are for screening some levers.
     """
-    proof = _reserve_for_one_proof(trials)
-    if proof:
-        return proof
+    return _reserve_for_one_proof(trials) or _for_a_look(trials)
+
+
+def is_too_short_for_a_usual_proof(trials: Trials) -> bool:
+    """Whether what is left of the budget allows no proof with the usual number of rounds, and a margin."""
+    return not trials.options.quick and _reserve_for_one_proof(trials) == 0.0
+
+
+def _for_a_look(trials: Trials) -> float:
+    """Seconds for screening some levers, each in a launch of its own."""
     setting = plans_of.setting("any")
     possible = (it.seconds for it in screenings(trials, plans_of.EMPTY, [setting] * _SCREENED))
     return next((it for it in possible if it <= _SHARE_FOR_A_SCREENING * _left(trials)), 0.0)
 
 
-def least_reserve_for_first_answer(trials: Trials) -> float:
+def least_reserve_for_first_answer(trials: Trials, switched: Sequence[Setting] = ()) -> float:
     """The seconds of a first proof with the fewest rounds, without a margin: where more leaves no time to see which
-    levers promise something, an arbitrary one would be proved."""
+    levers promise something, an arbitrary one would be proved. None of it, where that leaves no time to see even some
+    of the levers that a process can switch."""
     if trials.options.quick:
         return reserve_for_first_answer(trials)
-    least = _least(trials, plans_of.EMPTY, trials.options.budget_seconds, last_resort_rounds(trials))
-    return least if least <= _left(trials) else reserve_for_first_answer(trials)
+    budget, rounds = trials.options.budget_seconds, last_resort_rounds(trials)
+    least = _least(trials, plans_of.EMPTY, budget, rounds, of_proof=True)
+    looks = list(screenings_in_one_launch(trials, plans_of.EMPTY, switched[:_SCREENED]))
+    look_seconds = looks[-1].seconds if looks else 0.0
+    return least if least + look_seconds <= _left(trials) else _for_a_look(trials)
 
 
 def reserve_while_bounding(trials: Trials) -> float:
@@ -147,9 +158,17 @@ def rounded_up(seconds: float) -> float:
     return float(to * math.ceil(seconds / to))
 
 
-def _least(trials: Trials, candidate: Plan, budget_seconds: float | None, fewest_rounds: int = FEWEST_ROUNDS) -> float:
-    """The shortest proof: the fresh replicates of a verification, and the parity runs."""
-    proof = usual_proof_cost(trials, candidate, steps_for(trials, budget_seconds))
+def _least(
+    trials: Trials,
+    candidate: Plan,
+    budget_seconds: float | None,
+    fewest_rounds: int = FEWEST_ROUNDS,
+    *,
+    of_proof: bool = False,
+) -> float:
+    """The shortest proof: the fresh replicates of a verification, and the parity runs; ``of_proof``: as few of these as
+    may do."""
+    proof = usual_proof_cost(trials, candidate, steps_for(trials, budget_seconds), least=of_proof)
     rounds = min(trials.options.rounds or fewest_rounds, trials.costs.shape.most_rounds)
     return verification_cost(trials, None, candidate, rounds) + proof
 

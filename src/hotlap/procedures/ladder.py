@@ -358,7 +358,7 @@ class Ladder:
             return no_gain(result.comparison, goal, judgement=judgement, unfinished=result.unfinished)
         if self._prover.proof_for(candidate.settings[-1]) == "exact":
             quality: Quality | Failure = self._prover.prove_exact(result.replicates)
-        elif self._trials.fits(self._prover.cost(candidate)):
+        elif self._trials.fits(self._prover.least_cost(candidate)):
             self._draft.report("parity", f"Does {candidate.settings[-1].lever} produce the same results?")
             quality = self._prover.prove(candidate)
         else:

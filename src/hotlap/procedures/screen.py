@@ -376,12 +376,20 @@ def _next_screening(
         for count in range(len(together), 0, -1):  # as many as the time allows, the most promising ones
             possible = tuple(screenings_in_one_launch(trials, incumbent, together[:count]))
             lengths = (affordable_screening(trials, possible, launches) for launches in (manner.launches, 1))
-            screening = next(filter(None, lengths), None)
+            screening = next(filter(None, lengths), None) or _shortest(trials, possible, together[:count])
             if screening is not None:
                 return screening, together[:count]
     of_launches = screenings(trials, incumbent, waiting, fewer_first=manner.fewer_first)
     screening = affordable_screening(trials, of_launches)
     return screening, waiting[: screening.settings] if screening is not None else ()
+
+
+def _shortest(trials: Trials, possible: Sequence[Screening], group: Sequence[Setting]) -> Screening | None:
+    """The shortest of these, if it fits as it is expected to be and none of its settings may start slowly: rather than
+    fewer settings, of which the best may be left out."""
+    if not possible or any(it.lever in trials.slow_levers for it in group):
+        return None
+    return possible[-1] if trials.fits(possible[-1].seconds) else None
 
 
 def _take(

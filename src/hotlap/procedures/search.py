@@ -38,13 +38,14 @@ from hotlap.procedures.budget import (
     budget_for_a_proof,
     budget_for_the_rest,
     is_ample,
+    is_too_short_for_a_usual_proof,
     least_reserve_for_first_answer,
     reserve_for_first_answer,
     reserve_while_bounding,
     rounded_up,
     share_for_causes,
 )
-from hotlap.procedures.compose import compose, faster_together, plan_of, switched_promise_more
+from hotlap.procedures.compose import compose, faster_together, plan_of, split, switched_promise_more
 from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.on_top import with_the_best_on_top
@@ -263,8 +264,9 @@ class Search(Ladder):
         is_tight = not is_ample(self._trials, expected.seconds or 0.0)
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)  # no trial comes before the verification
         is_short = not self._trials.fits(expected.parts[0].seconds or 0.0)
-        if is_short:
-            self._trials.reserve_seconds = least_reserve_for_first_answer(self._trials)
+        if is_short or is_too_short_for_a_usual_proof(self._trials):
+            switched = [it.settings[0] for it in split(prospects)[0]]
+            self._trials.reserve_seconds = least_reserve_for_first_answer(self._trials, switched)
         later = slow_and_not_asked_for(prospects, self._findings) if is_tight else []
         found = compose(
             *(self._trials, self._draft, prospects, self._prospects_after),

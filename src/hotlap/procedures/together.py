@@ -116,7 +116,7 @@ class Together:
             plan = plan_of(parts)
             if all(map(self._is_exact, parts)):
                 return parts, None
-            if not self._fits(plan):
+            if not self._may_fit(plan):
                 return self._exact_alone(parts, "The budget left no time to compare its results.")
             self._draft.report("parity", "Does the plan produce the same results?")
             quality = self._prover.prove(plan)
@@ -211,6 +211,11 @@ class Together:
         """Whether the proofs of these plans fit, and a verification after them."""
         verification = verification_cost(self._trials, None, plans[0], last_resort_rounds(self._trials))
         return self._trials.fits(sum(map(self._prover.cost, plans)) + verification)
+
+    def _may_fit(self, plan: Plan) -> bool:
+        """The same of one plan, if its results are good at first sight."""
+        verification = verification_cost(self._trials, None, plan, last_resort_rounds(self._trials))
+        return self._trials.fits(self._prover.least_cost(plan) + verification)
 
     # -- fresh launches -----------------------------------------------------------------------
 

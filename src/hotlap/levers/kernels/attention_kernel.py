@@ -81,9 +81,8 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
         return (make_setting("attention-kernel", kernel="math"),)
     device, facts = accelerator(situation), situation.facts
     dtypes = {facts.autocast_dtype, *(it.dtype for it in facts.models if it.attention == "sdpa")}
-    halved = ("flash",) if dtypes & _HALF else ()
-    if halved and device is not None and device.capability in _CUDNN_FIRST:
-        halved = ("cudnn", *halved)
+    first = ("cudnn",) if device is not None and device.capability in _CUDNN_FIRST else ()
+    halved = (*first, "flash") if dtypes & _HALF else ()
     return tuple(make_setting("attention-kernel", kernel=it) for it in (*halved, "efficient", "math"))
 
 
