@@ -27,7 +27,7 @@ from hotlap.experiment.trials import Trials
 from hotlap.measure import trimmed
 from hotlap.measure.speed import mean_within_launches
 from hotlap.procedures.screen import affordable_screening, screenings_of_plans
-from hotlap.records import Comparison, Estimate, Move, Plan, Replicate, Setting
+from hotlap.records import Comparison, Estimate, Move, Plan, Replicate, Setting, SpeedComparison
 
 FEW = 3
 """The most levers that are tried in all combinations: eight."""
@@ -77,6 +77,7 @@ def combine(
     """
     group = Move(settings=tuple(settings[:MOST]))
     idle: dict[str, Comparison] = {}
+    earlier = {it: [own] for it, own in alone.items()}
     for _ in range(_MOST_LAUNCHES):
         if not group.settings:
             return Combination(group, idle=idle)
@@ -86,13 +87,15 @@ def combine(
         if taken is None:
             return None
         if is_small:
-            return taken.best_of_all(group, idle)
+            return taken.best_of_all(group, idle, earlier)
         effects = {it: taken.effect(it, group) for it in group.settings}
         useless = [it for it in group.settings if not taken.pays_next_to_others(effects[it], alone.get(it))]
         if not useless:
             return taken.combination(group, idle)
         dropped = _to_drop(useless, effects, {it for it, own in alone.items() if own.speed.speedup.low > 1})
         idle.update({it.lever: effects[it] for it in dropped})
+        for it, effect in effects.items():
+            earlier.setdefault(it, []).append(effect)
         rest = Move(settings=tuple(it for it in group.settings if it not in dropped))
         are_clear = all(effects[it].speed.speedup.value >= 1 + _NEUTRAL for it in rest.settings)
         if rest.settings and are_clear and all(_is_neutral(effects[it]) for it in dropped):
@@ -167,14 +170,16 @@ class _Taken:
     turns: Replicate
     delta: float
 
-    def best_of_all(self, group: Move, idle: Mapping[str, Comparison]) -> Combination:
-        """The fastest combination, without the levers that add nothing.
+    def best_of_all(
+        self, group: Move, idle: Mapping[str, Comparison], earlier: Mapping[Setting, Sequence[Comparison]]
+    ) -> Combination:
+        """The fastest combination, without the levers that add nothing, here and by what ``earlier`` launches showed.
 
         Some levers may together be shown to gain where none of them is. Those then stay that look faster: the launch
         shows that there is a gain, not whose it is.
         """
         fastest = best = min((Move(), *self.moves), key=self._level)
-        while useless := [it for it in best.settings if not self._is_worth_it(it, best)]:
+        while useless := [it for it in best.settings if not self._is_worth_it(it, best, earlier.get(it, ()))]:
             worst = min(useless, key=lambda it: self.effect(it, best).speed.speedup.value)
             best = _without(best, worst)
         if best != fastest and self.pays(self._compare(best, fastest)):
@@ -198,18 +203,20 @@ class _Taken:
         """Compare the move with itself without that setting."""
         return self._compare(_without(move, setting), move)
 
-    def _is_worth_it(self, setting: Setting, best: Move) -> bool:
-        """Whether a setting pays in the best combination, or over all pairs of combinations with and without it.
+    def _is_worth_it(self, setting: Setting, best: Move, earlier: Sequence[Comparison]) -> bool:
+        """Whether a setting pays in the best combination, over all pairs of combinations with and without it, or by the
+        mean of that and of its gains in earlier launches.
 
-        A small gain in the best one must also be the mean over all pairs. That mean alone is enough only where the
+        A small gain in the best one must also be the mean over all pairs. A mean alone is enough only where the
         interval in the best one reaches it: next to a lever with the same effect, a setting gains less than elsewhere.
         """
         here, everywhere = self.effect(setting, best), self._main_effect(setting)
         if self.pays(here) and here.speed.speedup.value >= 1 + _NEUTRAL:
             return True
         if self.pays(here):
-            return everywhere.value >= 1 + self.delta
-        return self._is_supported(here, everywhere)
+            return everywhere.speedup.value >= 1 + self.delta
+        means = everywhere.speedup, mean_within_launches([everywhere, *(it.speed for it in earlier)])
+        return any(self._is_supported(here, it) for it in means)
 
     def pays_next_to_others(self, effect: Comparison, alone: Comparison | None) -> bool:
         """Whether a setting pays next to others, or by the mean of that and of its gain alone in an earlier launch."""
@@ -224,15 +231,15 @@ class _Taken:
 
     def _looks_faster(self, setting: Setting, best: Move) -> bool:
         """Whether it gains what is worth having in the best combination and over all pairs, by the estimates alone."""
-        both = (self.effect(setting, best).speed.speedup, self._main_effect(setting))
+        both = (self.effect(setting, best).speed.speedup, self._main_effect(setting).speedup)
         return all(it.value >= 1 + self.delta for it in both)
 
-    def _main_effect(self, setting: Setting) -> Estimate:
+    def _main_effect(self, setting: Setting) -> SpeedComparison:
         """How much faster the mean of all combinations with a setting is than that of those without, round by round."""
         with_it = [it for it in self.moves if setting in it.settings]
         arms = [self._arm(_without(it, setting)) for it in with_it], [self._arm(it) for it in with_it]
         plan = plans_of.with_setting(self.base, setting)
-        return comparison_within_launch(self.base, plan, self.turns, delta=self.delta, arms=arms).speed.speedup
+        return comparison_within_launch(self.base, plan, self.turns, delta=self.delta, arms=arms).speed
 
     def pays(self, comparison: Comparison) -> bool:
         """Whether the launch shows a gain worth having."""
