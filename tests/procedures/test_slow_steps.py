@@ -26,12 +26,17 @@ def searches(seconds: dict[str, float], budgets: range) -> Iterator[tuple[Study,
 def test_only_long_blocks_are_as_few_as_three_where_no_more_fit(seconds: dict[str, float]) -> None:
     """Three blocks of eight slow steps measure for longer than five usual ones.
 
-    Where two copies of the script differed by chance, which takes eight replicates to find, five more are measured.
+    Where two copies of the script differed by chance, which takes eight replicates to find, five more are measured; if
+    there is no time for that, there is no claim, which is so in one search of twenty.
     """
     rounds: set[int] = set()
+    unclaimed: list[bool] = []
     for study, executor in searches(seconds, range(140, 700, 20)):
         if study.verification is not None:
             rounds |= {it.rounds for it in executor.fresh()}
             once_more = any("second time" in it for it in study.verification.speed.remarks)
-            assert chosen(study) == {"half"} and len(executor.fresh()) == (8 + 5 if once_more else 5)
+            unclaimed.append(not study.verification.speed.baseline_agrees)
+            assert unclaimed[-1] or chosen(study) == {"half"}
+            assert len(executor.fresh()) == (8 + 5 if once_more else 5)
+    assert sum(unclaimed) <= 0.2 * len(unclaimed)
     assert (min(rounds) == 3) == (seconds is SLOW) and max(rounds) >= 8
