@@ -19,24 +19,20 @@ def searches(seconds: dict[str, float], budgets: range) -> Iterator[tuple[Study,
     """A search for a lever that gains, with each of these budgets."""
     for budget in budgets:
         script = FakeScript(effects={setting("half"): Effect(compute=0.6)}, **seconds, **QUIET)
-        yield search(script, switchable("half"), budget_seconds=float(budget))
+        # By chance, copies of the script differ in one search of thirty; by these draws in none.
+        yield search(script, switchable("half"), budget_seconds=float(budget), seed=1)
 
 
 @pytest.mark.parametrize("seconds", [SLOW, FAST])
 def test_only_long_blocks_are_as_few_as_three_where_no_more_fit(seconds: dict[str, float]) -> None:
     """Three blocks of eight slow steps measure for longer than five usual ones.
 
-    Where two copies of the script differed by chance, which takes eight replicates to find, five more are measured; if
-    there is no time for that, there is no claim, which is so in one search of twenty.
+    Where two copies of the script differed by chance, which takes eight replicates to find, five more are measured.
     """
     rounds: set[int] = set()
-    unclaimed: list[bool] = []
     for study, executor in searches(seconds, range(140, 700, 20)):
         if study.verification is not None:
             rounds |= {it.rounds for it in executor.fresh()}
             once_more = any("second time" in it for it in study.verification.speed.remarks)
-            unclaimed.append(not study.verification.speed.baseline_agrees)
-            assert unclaimed[-1] or chosen(study) == {"half"}
-            assert len(executor.fresh()) == (8 + 5 if once_more else 5)
-    assert sum(unclaimed) <= 0.2 * len(unclaimed)
+            assert chosen(study) == {"half"} and len(executor.fresh()) == (8 + 5 if once_more else 5)
     assert (min(rounds) == 3) == (seconds is SLOW) and max(rounds) >= 8
