@@ -73,7 +73,7 @@ def measure_ceilings(trials: Trials, draft: StudyDraft, observation: Observation
     ceilings: list[Ceiling] = []
     rates: tuple[LoaderRate, ...] = ()
     if run.facts.training_loaders:
-        if _shows_the_loader(run.facts, phases, _worth_a_sweep(trials, situation)):
+        if _shows_the_loader(run.facts, phases, _share_worth_a_sweep(trials, situation)):
             ceilings += _loader_by_account(phases)
         else:
             rates = _loader_alone(trials, draft, situation)
@@ -94,7 +94,7 @@ def ceilings_launches(trials: Trials, observation: Observation, machine: Machine
     if not observation.facts.training_loaders:
         return Launches(0, 0.0, "")
     facts, phases, situation = observation.facts, observation.account, _situation(trials, observation, machine)
-    settings = () if _shows_the_loader(facts, phases, _worth_a_sweep(trials, situation)) else _swept(situation)
+    settings = () if _shows_the_loader(facts, phases, _share_worth_a_sweep(trials, situation)) else _swept(situation)
     launches, seconds = int(bool(settings)), _sweep_cost(trials, settings)
     if not _shows_the_model(facts, phases, trials.options.delta):
         launches += len(_MODEL_ARMS)
@@ -185,7 +185,7 @@ def _loader_alone(trials: Trials, draft: StudyDraft, situation: Situation) -> tu
     return run.loader_rates
 
 
-def _worth_a_sweep(trials: Trials, situation: Situation) -> float:
+def _share_worth_a_sweep(trials: Trials, situation: Situation) -> float:
     """The share of a step that waiting for data must take for the loader alone to be timed: the smallest gain worth
     having, and as large a share as that launch takes of the time that is left."""
     cost, left = _sweep_cost(trials, _swept(situation)), trials.left_seconds

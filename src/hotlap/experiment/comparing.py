@@ -117,9 +117,9 @@ def comparison_within_launch(
 
 
 def _mean_peak_bytes(configurations: Sequence[Run]) -> int:
-    """Of the configurations of one process; 0 where their peaks were not told apart."""
-    peaks = [[it.device_peak_bytes for it in run.blocks if it.device_peak_bytes is not None] for run in configurations]
-    return round(fmean(map(max, peaks))) if all(peaks) else 0
+    """The mean of the peaks of configurations of one process; 0 where they were not told apart."""
+    told_apart = all(any(it.device_peak_bytes for it in run.blocks) for run in configurations)
+    return round(fmean(run.device_peak_bytes for run in configurations)) if told_apart else 0
 
 
 def _rounds_within_launch(turns: Replicate, arms: Sequence[int]) -> list[float]:

@@ -80,12 +80,12 @@ def _for_a_look(trials: Trials) -> float:
 
 def least_reserve_for_first_answer(trials: Trials, switched: Sequence[Setting] = ()) -> float:
     """The seconds of a first proof with the fewest rounds, without a margin: where more leaves no time to see which
-    levers promise something, an arbitrary one would be proved. None of it, where that leaves no time to see even some
-    of the levers that a process can switch."""
+    levers promise something, an arbitrary one would be proved. Where even these leave no time to see some of the
+    ``switched`` levers, no proof is reserved for, and the time is for screening."""
     if trials.options.quick:
         return reserve_for_first_answer(trials)
     budget, rounds = trials.options.budget_seconds, last_resort_rounds(trials)
-    least = _least(trials, plans_of.EMPTY, budget, rounds, of_proof=True)
+    least = _least(trials, plans_of.EMPTY, budget, rounds, few_runs=True)
     looks = list(screenings_in_one_launch(trials, plans_of.EMPTY, switched[:_SCREENED]))
     look_seconds = looks[-1].seconds if looks else 0.0
     return least if least + look_seconds <= _left(trials) else _for_a_look(trials)
@@ -164,11 +164,11 @@ def _least(
     budget_seconds: float | None,
     fewest_rounds: int = FEWEST_ROUNDS,
     *,
-    of_proof: bool = False,
+    few_runs: bool = False,
 ) -> float:
-    """The shortest proof: the fresh replicates of a verification, and the parity runs; ``of_proof``: as few of these as
-    may do."""
-    proof = usual_proof_cost(trials, candidate, steps_for(trials, budget_seconds), least=of_proof)
+    """The shortest proof: the fresh replicates of a verification, and the parity runs; ``few_runs``: only those that
+    are needed where results are the same."""
+    proof = usual_proof_cost(trials, candidate, steps_for(trials, budget_seconds), least=few_runs)
     rounds = min(trials.options.rounds or fewest_rounds, trials.costs.shape.most_rounds)
     return verification_cost(trials, None, candidate, rounds) + proof
 

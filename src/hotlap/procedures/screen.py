@@ -385,8 +385,8 @@ def _next_screening(
 
 
 def _shortest(trials: Trials, possible: Sequence[Screening], group: Sequence[Setting]) -> Screening | None:
-    """The shortest of these, if it fits as it is expected to be and none of its settings may start slowly: rather than
-    fewer settings, of which the best may be left out."""
+    """The shortest of these, if it fits by its expected time and none of its settings starts slowly. Fewer settings
+    could be measured for longer, but the best one might be left out."""
     if not possible or any(it.lever in trials.slow_levers for it in group):
         return None
     return possible[-1] if trials.fits(possible[-1].seconds) else None

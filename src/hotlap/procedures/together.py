@@ -116,7 +116,7 @@ class Together:
             plan = plan_of(parts)
             if all(map(self._is_exact, parts)):
                 return parts, None
-            if not self._may_fit(plan):
+            if not self._fits(plan, at_first_sight=True):
                 return self._exact_alone(parts, "The budget left no time to compare its results.")
             self._draft.report("parity", "Does the plan produce the same results?")
             quality = self._prover.prove(plan)
@@ -207,15 +207,12 @@ class Together:
             return [Part(rest) if it is culprit else it for it in parts]
         return [it for it in parts if it is not culprit]
 
-    def _fits(self, *plans: Plan) -> bool:
-        """Whether the proofs of these plans fit, and a verification after them."""
+    def _fits(self, *plans: Plan, at_first_sight: bool = False) -> bool:
+        """Whether the proofs of these plans fit, and a verification after them; ``at_first_sight``: if results turn out
+        to be the same without further runs."""
+        cost = self._prover.least_cost if at_first_sight else self._prover.cost
         verification = verification_cost(self._trials, None, plans[0], last_resort_rounds(self._trials))
-        return self._trials.fits(sum(map(self._prover.cost, plans)) + verification)
-
-    def _may_fit(self, plan: Plan) -> bool:
-        """The same of one plan, if its results are good at first sight."""
-        verification = verification_cost(self._trials, None, plan, last_resort_rounds(self._trials))
-        return self._trials.fits(self._prover.least_cost(plan) + verification)
+        return self._trials.fits(sum(map(cost, plans)) + verification)
 
     # -- fresh launches -----------------------------------------------------------------------
 
