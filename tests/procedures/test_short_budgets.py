@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from fake_findings import answered_by
+from fake_findings import answered_by, each_answered_by
 from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
+from hotlap.diagnose.shares import at_most, exactly
 from hotlap.experiment.options import Options
 from hotlap.levers.api import Lever
 from hotlap.levers.support.switching import Switch
@@ -85,6 +86,19 @@ def test_with_enough_time_levers_that_need_a_launch_come_first(monkeypatch: pyte
 def test_a_finding_that_a_launch_answers_keeps_that_order(monkeypatch: pytest.MonkeyPatch) -> None:
     _, executor = search(monkeypatch, answers=("huge-pages",), startup=5.0, minutes=4)
     assert "huge-pages" in executor.compared[0] and "mixed-precision" not in executor.compared[0]
+
+
+@pytest.mark.parametrize(("at_most_of_a_step", "comes_first"), [(0.23, "mixed-precision"), (0.03, "huge-pages")])
+def test_a_large_cost_of_which_a_bound_is_known_comes_before_a_small_one(
+    monkeypatch: pytest.MonkeyPatch, at_most_of_a_step: float, comes_first: str
+) -> None:
+    """What a product of matrices would take in another format is known at most; page faults are counted."""
+    costs = ((("huge-pages",), exactly(0.045)), (("mixed-precision",), at_most(at_most_of_a_step)))
+    each_answered_by(monkeypatch, *costs)
+    executor = Recording(FakeScript(effects=EFFECTS, startup_seconds=5.0), 0)
+    tune(WORKLOAD, Options(budget_seconds=240.0), executor, levers=LEVERS, clock=executor.clock)
+    assert comes_first in executor.compared[0]
+    assert not {"mixed-precision", "huge-pages"} <= executor.compared[0]
 
 
 def test_where_none_of_the_first_is_promising_the_others_follow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,7 @@ def test_levers_that_promise_little_are_combined_with_it_less_often_where_a_star
     launches = {1.0: 0, 60.0: 0}
     for number in range(4):
         for startup in launches:
-            executor = Starting(replace(script(startup, **effects), round_noise=0.03, data=0.004 + 1e-4 * number))
+            executor = Starting(replace(script(startup, **effects), round_noise=0.01, data=0.004 + 1e-4 * number))
             assert chosen(search(executor, *map(switchable, effects))) >= {"half"}
             launches[startup] += sum(it.one_launch for it in executor.replicates)
     assert launches[60.0] + 2 <= launches[1.0], launches

@@ -158,7 +158,7 @@ def compare_within_launch(
 def upper_end_within_launch(comparison: SpeedComparison, confidence: float) -> float:
     """The upper end of a comparison's interval within a launch, at another confidence."""
     degrees = _degrees_within_launch(comparison)
-    reach = student.quantile((1 + confidence) / 2, degrees) * _error_within_launch(comparison)
+    reach = student.quantile((1 + confidence) / 2, degrees) * error_within_launch(comparison)
     return comparison.speedup.value * math.exp(reach)
 
 
@@ -166,7 +166,7 @@ def mean_within_launches(comparisons: Sequence[SpeedComparison]) -> Estimate:
     """The geometric mean of speedups that were compared within a launch each, with an interval at the confidence of the
     first: Welch (1947), whose degrees of freedom follow from the error of each."""
     logs = [math.log(it.speedup.value) for it in comparisons]
-    parts = [(_error_within_launch(it) / len(comparisons)) ** 2 for it in comparisons]
+    parts = [(error_within_launch(it) / len(comparisons)) ** 2 for it in comparisons]
     own_degrees = map(_degrees_within_launch, comparisons)
     weighted = math.fsum(part**2 / degrees for part, degrees in zip(parts, own_degrees, strict=True))
     total = math.fsum(parts)
@@ -176,7 +176,7 @@ def mean_within_launches(comparisons: Sequence[SpeedComparison]) -> Estimate:
     return Estimate(value=value, low=low, high=high, unit="x")
 
 
-def _error_within_launch(comparison: SpeedComparison) -> float:
+def error_within_launch(comparison: SpeedComparison) -> float:
     """The standard error of the logarithm of a speedup within a launch."""
     reach = math.log(comparison.speedup.high) - math.log(comparison.speedup.value)
     return reach / student.quantile((1 + comparison.confidence) / 2, _degrees_within_launch(comparison))

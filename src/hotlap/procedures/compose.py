@@ -15,12 +15,11 @@ from functools import partial
 from typing import TypeAlias
 
 from hotlap import plan as plans_of
-from hotlap.experiment.confirm import OUT_OF_SIGHT_CONFIDENCE
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.failures import Failure
 from hotlap.experiment.findings import precedence
 from hotlap.experiment.trials import Trials
-from hotlap.measure.speed import upper_end_within_launch
+from hotlap.measure.speed import error_within_launch
 from hotlap.procedures.combine import FEW, Combination, combine, shows_gain
 from hotlap.procedures.prospects import Prospect
 from hotlap.procedures.screen import (
@@ -28,6 +27,7 @@ from hotlap.procedures.screen import (
     Hopeful,
     Screened,
     can_switch,
+    is_out_of_sight,
     screen,
     screen_one,
     screenings_of_plans,
@@ -167,15 +167,22 @@ def _waiting(prospects: Sequence[Prospect]) -> Hopeful:
 def switched_promise_more(prospects: Sequence[Prospect], findings: Sequence[Finding]) -> bool:
     """Whether the levers that a process can switch come first where there is no time for all.
 
-    So it is if they answer the costliest finding, or if arithmetic allows them more than the others. A bound that is
-    not known promises nothing.
+    So it is if they answer the costliest finding, by what was measured or by what it costs at most, or if arithmetic
+    allows them more than the others. A bound that is not known promises nothing.
     """
     switched, launched = split(prospects)
     answers = any(precedence(findings, prospects[0].lever.name))
     if answers and any(it.lever is prospects[0].lever for it in switched):
         return True
+    if _largest_share(switched, findings) > _largest_share(launched, findings):
+        return True
     known, others = ([it.bound for it in some if it.bound is not None] for some in (switched, launched))
     return max(known, default=1.0) > max(others, default=1.0)
+
+
+def _largest_share(prospects: Sequence[Prospect], findings: Sequence[Finding]) -> float:
+    """The largest share of a step that these levers may save by a finding, also if only a bound of it is known."""
+    return max((max(precedence(findings, it.lever.name)) for it in prospects), default=0.0)
 
 
 def _only(names: Collection[str], after: After, plan: Plan, run: Run) -> Sequence[Prospect]:
@@ -319,7 +326,7 @@ def _chosen(trials: Trials, draft: StudyDraft, chosen: Combination | None, seen:
         comparison = chosen.idle.get(name)
         if name in chosen.parts:
             continue
-        if comparison is None or (not parts and not _is_out_of_sight(comparison, trials.options.delta)):
+        if comparison is None or (not parts and not is_out_of_sight(comparison, trials.options.delta)):
             left[name] = choices
             continue
         verdict = no_gain_within_launch(comparison, trials.options.goal)
@@ -328,17 +335,12 @@ def _chosen(trials: Trials, draft: StudyDraft, chosen: Combination | None, seen:
     return parts, left
 
 
-def _is_out_of_sight(comparison: Comparison, delta: float) -> bool:
-    """Whether a gain worth having is too unlikely for a trial: the rule by which trials end for futility."""
-    return upper_end_within_launch(comparison.speed, OUT_OF_SIGHT_CONFIDENCE) < 1 + delta
-
-
 def _best(
     trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequence[Screened]], launches: int
 ) -> Combination | None:
     """The best combination; a single lever needs only its screening."""
     firsts = [it[0] for it in seen.values()]
-    worth = _worth_combining(trials, firsts)
+    worth = _worth_combining(trials, draft.study.findings, firsts)
     if len(worth) > 1:
         alone = {it.setting: it.comparison for it in worth if it.comparison is not None}
         together = combine(trials, draft, base, [it.setting for it in worth], alone, launches=launches)
@@ -351,13 +353,27 @@ def _best(
     return Combination(Move(settings=(best.setting,)), shows_gain(own, trials.options.delta), parts={lever: own})
 
 
-def _worth_combining(trials: Trials, firsts: Sequence[Screened]) -> list[Screened]:
+def _worth_combining(trials: Trials, findings: Sequence[Finding], firsts: Sequence[Screened]) -> list[Screened]:
     """The levers for another launch.
 
-    Next to one that is shown, it is not worth it for those that gained nothing, or promise little where the script
-    starts slowly: these make its rounds longer, and are left to be tried on top of what is chosen.
+    Next to one that is shown, it is not worth it for those that gained nothing, promise little where the script starts
+    slowly, or gained no more than noise explains: these make its rounds longer, and are left to be tried on top of what
+    is chosen. A lever that answers a finding is worth it as long as a gain is in sight.
     """
     delta = trials.options.delta
     shown = [it for it in firsts if it.comparison is not None and shows_gain(it.comparison, delta)]
     least = WORTH_SLOW_STARTS if trials.starts_slowly else 1 + delta
-    return [it for it in firsts if not shown or it in shown or (it.gain or 0.0) >= least]
+    answering = {it.setting for it in firsts if max(precedence(findings, it.setting.lever)) >= delta}
+    return [
+        it
+        for it in firsts
+        if not shown
+        or it in shown
+        or (_is_beyond_error(it) and (it.gain or 0.0) >= least)
+        or (it.setting in answering and it.comparison is not None and not is_out_of_sight(it.comparison, least - 1))
+    ]
+
+
+def _is_beyond_error(it: Screened) -> bool:
+    """Whether it gained more than the standard error of that."""
+    return it.comparison is None or math.log(it.gain or 1.0) >= error_within_launch(it.comparison.speed)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from hotlap import plan as plans_of
 from hotlap.experiment.comparing import comparison_within_launch
+from hotlap.experiment.confirm import OUT_OF_SIGHT_CONFIDENCE
 from hotlap.experiment.costs import FEWEST_ROUNDS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Shape
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.failures import Failure
@@ -23,6 +24,7 @@ from hotlap.experiment.goal import LimitUse
 from hotlap.experiment.lever_notes import warn_of_notes
 from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, Trials
 from hotlap.levers.api import Lever
+from hotlap.measure.speed import upper_end_within_launch
 from hotlap.objective import NOTHING_USED
 from hotlap.procedures.prospects import USUAL_LAUNCH_NOISE, Prospect
 from hotlap.records import (
@@ -408,8 +410,17 @@ def _take(
 
 
 def is_hopeful(it: Screened, delta: float, noise: float) -> bool:
-    """Whether a setting is worth a trial: it was not screened, or may gain something within the noise of that."""
-    return it.gain is None or it.gain * (1 + noise) >= 1 + delta
+    """Whether a setting is worth a trial: it was not screened, or may gain something within the noise of that, which is
+    larger than usual where rounds within a launch differ by more."""
+    if it.gain is None or it.gain * (1 + noise) >= 1 + delta:
+        return True
+    return it.comparison is not None and not is_out_of_sight(it.comparison, delta)
+
+
+def is_out_of_sight(comparison: Comparison, delta: float) -> bool:
+    """Whether a launch shows that a gain worth having is too unlikely for a trial: the rule by which trials end for
+    futility."""
+    return upper_end_within_launch(comparison.speed, OUT_OF_SIGHT_CONFIDENCE) < 1 + delta
 
 
 def has_trial(draft: StudyDraft, name: str) -> bool:

@@ -263,8 +263,9 @@ class Search(Ladder):
         self._draft.plan_ahead("screening", expected.then(*self._profile_of_plan(plans_of.EMPTY)))
         is_tight = not is_ample(self._trials, expected.seconds or 0.0)
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)  # no trial comes before the verification
-        is_short = not self._trials.fits(expected.parts[0].seconds or 0.0)
-        if is_short or is_too_short_for_a_usual_proof(self._trials):
+        fits = self._trials.fits(expected.parts[0].seconds or 0.0)
+        is_short = not fits or is_too_short_for_a_usual_proof(self._trials)
+        if is_short:
             switched = [it.settings[0] for it in split(prospects)[0]]
             self._trials.reserve_seconds = least_reserve_for_first_answer(self._trials, switched)
         later = slow_and_not_asked_for(prospects, self._findings) if is_tight else []

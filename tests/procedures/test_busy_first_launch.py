@@ -1,0 +1,95 @@
+"""A first launch on a busy machine: rounds differ by far more than usual, and no lever is dropped for that."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+from fake_findings import each_answered_by
+from fake_script import WORKLOAD, Effect, FakeScript
+from test_together import QUIET, Counting, chosen, outcomes, switchable
+
+from hotlap.diagnose.shares import at_most
+from hotlap.experiment.options import Options
+from hotlap.levers.api import Lever
+from hotlap.measure.speed import compare_within_launch
+from hotlap.plan import EMPTY, setting
+from hotlap.procedures.screen import Screened, is_hopeful
+from hotlap.procedures.search import tune
+from hotlap.records import Comparison, NoGain, Replicate, Study, TurnRequest
+
+EFFECTS = {setting("half"): Effect(compute=0.6), setting("step"): Effect(optimizer=0.1)}
+LEVERS = tuple(map(switchable, ("half", "step", "odd", "slower")))
+
+SLOWER_BY_CHANCE, FASTER_BY_CHANCE = (1.3, 0.9, 1.15, 0.85), (0.8, 1.25, 0.75, 1.1)
+FAR_SLOWER_BY_CHANCE = tuple(1.2 * it for it in SLOWER_BY_CHANCE)
+"""More than such a lever gains."""
+
+ALIKE = (1.06, 1.05, 1.07, 1.05)
+
+
+class BusyAtFirst(Counting):
+    """In the first launch that switches, the rounds of these levers take so many times as long as they would."""
+
+    def __init__(self, disturbed: Mapping[str, Sequence[float]]) -> None:
+        super().__init__(FakeScript(effects=EFFECTS, optimizer=0.004, **QUIET))
+        self._disturbed = disturbed
+        self._at_turn: list[str] = []
+
+    def take_turns(self, request: TurnRequest) -> Replicate:
+        is_first = request.one_launch and not any(it.one_launch for it in self.replicates)
+        self._at_turn = ["".join(it.lever for it in arm.plan.settings) for arm in request.arms] if is_first else []
+        return super().take_turns(request)
+
+    def rows(
+        self, noise: random.Random, levels: Sequence[float], rounds: int, *, one_launch: bool
+    ) -> list[list[float]]:
+        found = super().rows(noise, levels, rounds, one_launch=one_launch)
+        for name, row in zip(self._at_turn, found, strict=False):
+            factors = self._disturbed.get(name, (1.0,))
+            row[:] = [it * factors[number % len(factors)] for number, it in enumerate(row)]
+        return found
+
+
+def search(executor: BusyAtFirst, levers: Sequence[Lever] = LEVERS) -> tuple[Study, list[set[str]]]:
+    """The study, and the levers of each launch that switches."""
+    study = tune(WORKLOAD, Options(), executor, levers={it.name: it for it in levers}, clock=executor.clock)
+    shared = [it for it in executor.replicates if it.one_launch]
+    return study, [{one.lever for arm in it.arms for one in arm.plan.settings} for it in shared]
+
+
+def screened(seconds: Sequence[float]) -> Screened:
+    own = [1.0] * len(seconds)
+    speed = compare_within_launch(own, own, seconds)
+    comparison = Comparison(baseline=EMPTY, candidate=EMPTY, speed=speed, within_launch=True)
+    return Screened(setting("step"), speed.speedup.value, comparison=comparison)
+
+
+def test_a_loss_is_clear_only_where_rounds_agree_on_it() -> None:
+    assert is_hopeful(screened(SLOWER_BY_CHANCE), 0.01, noise=0.03)
+    assert not is_hopeful(screened(ALIKE), 0.01, noise=0.03)
+    assert is_hopeful(screened((1.01, 1.011, 1.01, 1.009)), 0.01, noise=0.03), "launches may differ by the noise"
+
+
+def test_what_answers_a_finding_and_was_slower_by_chance_is_part_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    each_answered_by(monkeypatch, (("half",), at_most(0.3)), (("step",), at_most(0.13)))
+    study, launches = search(BusyAtFirst({"step": FAR_SLOWER_BY_CHANCE, "slower": ALIKE}))
+    assert launches[:2] == [{"half", "step", "odd", "slower"}, {"half", "step"}]
+    assert chosen(study) == {"half", "step"}
+
+
+@pytest.mark.parametrize(("share", "takes_part"), [(0.13, True), (0.005, False)])
+def test_a_finding_that_costs_too_little_is_no_reason_for_longer_rounds(
+    monkeypatch: pytest.MonkeyPatch, share: float, takes_part: bool
+) -> None:
+    each_answered_by(monkeypatch, (("half",), at_most(0.3)), (("odd",), at_most(share)))
+    study, launches = search(BusyAtFirst({"odd": SLOWER_BY_CHANCE}))
+    assert ("odd" in launches[1]) == takes_part
+    assert chosen(study) == {"half", "step"}
+
+
+def test_what_looks_faster_by_chance_is_not_combined_with_what_is_shown() -> None:
+    study, launches = search(BusyAtFirst({"odd": FASTER_BY_CHANCE}))
+    assert all("odd" not in it for it in launches[1:])
+    assert chosen(study) == {"half", "step"} and isinstance(outcomes(study)["odd"].verdict, NoGain)
