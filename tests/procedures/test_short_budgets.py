@@ -154,3 +154,13 @@ def test_where_a_proof_leaves_no_time_for_a_look_at_several_levers_all_are_looke
     study, executor = six_levers(0.1, budget, 0)
     assert study.status == "quick-look" and study.needed_seconds is not None
     assert executor.compared[0] == set(SIX)
+
+
+@pytest.mark.parametrize("budget", [120.0, 160.0, 200.0])
+def test_the_budget_that_is_advised_is_not_that_of_trials_one_by_one(budget: float) -> None:
+    """What is tried at once has one verification and no trial before it; 220 s are enough, as above."""
+    study, _ = six_levers(0.1, budget, 0)
+    assert study.status == "quick-look" and study.needed_seconds is not None
+    assert study.needed_seconds <= 2 * 220.0
+    advised, _ = six_levers(0.1, study.needed_seconds, 0)
+    assert advised.verification is not None

@@ -162,16 +162,17 @@ def upper_end_within_launch(comparison: SpeedComparison, confidence: float) -> f
     return comparison.speedup.value * math.exp(reach)
 
 
-def mean_within_launches(comparisons: Sequence[SpeedComparison]) -> Estimate:
-    """The geometric mean of speedups that were compared within a launch each, with an interval at the confidence of the
-    first: Welch (1947), whose degrees of freedom follow from the error of each."""
+def mean_within_launches(comparisons: Sequence[SpeedComparison], confidence: float | None = None) -> Estimate:
+    """The geometric mean of speedups that were compared within a launch each, with an interval at that confidence, by
+    default that of the first: Welch (1947), whose degrees of freedom follow from the error of each."""
     logs = [math.log(it.speedup.value) for it in comparisons]
     parts = [(error_within_launch(it) / len(comparisons)) ** 2 for it in comparisons]
     own_degrees = map(_degrees_within_launch, comparisons)
     weighted = math.fsum(part**2 / degrees for part, degrees in zip(parts, own_degrees, strict=True))
     total = math.fsum(parts)
     degrees = total**2 / weighted if weighted > 0 else math.inf
-    reach = student.quantile((1 + comparisons[0].confidence) / 2, min(round(degrees, 3), _MANY)) * math.sqrt(total)
+    wanted = comparisons[0].confidence if confidence is None else confidence
+    reach = student.quantile((1 + wanted) / 2, min(round(degrees, 3), _MANY)) * math.sqrt(total)
     low, value, high = (math.exp(it) for it in (fmean(logs) - reach, fmean(logs), fmean(logs) + reach))
     return Estimate(value=value, low=low, high=high, unit="x")
 

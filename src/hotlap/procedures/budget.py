@@ -146,10 +146,15 @@ def budget_for_a_proof(trials: Trials, baseline: Run, stages_seconds: float, can
     return rounded_up(needed)
 
 
-def budget_for_the_rest(trials: Trials, prover: Prover, plan: Plan, candidates: Iterable[Plan]) -> float:
-    """The budget with which this study would also have tried these."""
-    trial = sum(first_analysis_cost(trials, plan, it, trials.rounds) + prover.cost(it) for it in candidates)
-    return rounded_up(trials.spent_seconds + ADVICE_MARGIN * (trial + verification_cost(trials, prover, plan)))
+def budget_for_the_rest(
+    trials: Trials, prover: Prover, plan: Plan, candidates: Iterable[Plan], *, with_trials: bool = True
+) -> float:
+    """The budget with which this study would also have tried these; ``with_trials``: each by itself, before a
+    verification, which is all that levers need that are tried at once."""
+    tried = list(candidates)
+    proofs = sum(map(prover.cost, tried))
+    trial = sum(first_analysis_cost(trials, plan, it, trials.rounds) for it in tried) if with_trials else 0.0
+    return rounded_up(trials.spent_seconds + ADVICE_MARGIN * (trial + proofs + verification_cost(trials, prover, plan)))
 
 
 def rounded_up(seconds: float) -> float:

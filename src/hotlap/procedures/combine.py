@@ -39,6 +39,12 @@ _MOST_LAUNCHES = 4
 
 NOTHING_KNOWN: Mapping[Setting, Comparison] = MappingProxyType({})
 
+NONE_LIKELY: frozenset[Setting] = frozenset()
+
+ONE_STANDARD_ERROR = 0.683
+"""The confidence of an interval of one standard error on each side. It is enough for a lever that answers a finding,
+which is evidence besides the launches."""
+
 _NEUTRAL = 0.03
 """A lever that changes the time by a smaller share, next to the others, does not change what they gain. One that gains
 no more may do so by chance, and is measured again."""
@@ -68,10 +74,12 @@ def combine(
     alone: Mapping[Setting, Comparison] = NOTHING_KNOWN,
     *,
     launches: int = 1,
+    likely: Collection[Setting] = NONE_LIKELY,
 ) -> Combination | None:
     """The best combination of these settings (most promising first) on top of ``base``.
 
-    ``alone`` compares them by themselves, within an earlier launch. Blocks are as short as leaves time for so many
+    ``alone`` compares them by themselves, within an earlier launch; for those that are ``likely``, since a finding says
+    what they save, a gain of one standard error is enough. Blocks are as short as leaves time for so many
     ``launches`` like this one, itself included, if possible; rounds are not made fewer for that. None if there is no
     time for it, or the script does not support it.
     """
@@ -83,13 +91,13 @@ def combine(
             return Combination(group, idle=idle)
         is_small = len(group.settings) <= FEW
         moves = _all_combinations(group) if is_small else _all_but_one(group)
-        taken = _take(trials, draft, base, moves, launches)
+        taken = _take(trials, draft, base, moves, launches, frozenset(likely))
         if taken is None:
             return None
         if is_small:
             return taken.best_of_all(group, idle, earlier)
         effects = {it: taken.effect(it, group) for it in group.settings}
-        useless = [it for it in group.settings if not taken.pays_next_to_others(effects[it], alone.get(it))]
+        useless = [it for it in group.settings if not taken.pays_next_to_others(it, effects[it], alone.get(it))]
         if not useless:
             return taken.combination(group, idle)
         dropped = _to_drop(useless, effects, {it for it, own in alone.items() if own.speed.speedup.low > 1})
@@ -139,7 +147,9 @@ def _without(move: Move, setting: Setting) -> Move:
     return Move(settings=tuple(it for it in move.settings if it != setting))
 
 
-def _take(trials: Trials, draft: StudyDraft, base: Plan, moves: Sequence[Move], launches: int) -> _Taken | None:
+def _take(
+    trials: Trials, draft: StudyDraft, base: Plan, moves: Sequence[Move], launches: int, likely: frozenset[Setting]
+) -> _Taken | None:
     """One launch in which these moves and two copies of no move take turns."""
     plans = [base, base, *(plans_of.with_move(base, it) for it in moves)]
     possible = list(screenings_of_plans(trials, plans))
@@ -158,7 +168,7 @@ def _take(trials: Trials, draft: StudyDraft, base: Plan, moves: Sequence[Move], 
     )
     if isinstance(turns, Failure) or len(turns.rounds[0]) < 2:
         return None
-    return _Taken(base, tuple(moves), turns, trials.options.delta)
+    return _Taken(base, tuple(moves), turns, trials.options.delta, likely)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +179,7 @@ class _Taken:
     moves: tuple[Move, ...]
     turns: Replicate
     delta: float
+    likely: frozenset[Setting]
 
     def best_of_all(
         self, group: Move, idle: Mapping[str, Comparison], earlier: Mapping[Setting, Sequence[Comparison]]
@@ -215,14 +226,18 @@ class _Taken:
             return True
         if self.pays(here):
             return everywhere.speedup.value >= 1 + self.delta
-        means = everywhere.speedup, mean_within_launches([everywhere, *(it.speed for it in earlier)])
-        return any(self._is_supported(here, it) for it in means)
+        known = [everywhere], [everywhere, *(it.speed for it in earlier)]
+        return any(self._is_supported(here, self._mean(setting, it)) for it in known)
 
-    def pays_next_to_others(self, effect: Comparison, alone: Comparison | None) -> bool:
+    def pays_next_to_others(self, setting: Setting, effect: Comparison, alone: Comparison | None) -> bool:
         """Whether a setting pays next to others, or by the mean of that and of its gain alone in an earlier launch."""
-        if self.pays(effect) or alone is None:
-            return self.pays(effect)
-        return self._is_supported(effect, mean_within_launches([effect.speed, alone.speed]))
+        if self.pays(effect):
+            return True
+        known = [effect.speed] if alone is None else [effect.speed, alone.speed]
+        return self._is_supported(effect, self._mean(setting, known))
+
+    def _mean(self, setting: Setting, speeds: Sequence[SpeedComparison]) -> Estimate:
+        return mean_within_launches(speeds, ONE_STANDARD_ERROR if setting in self.likely else None)
 
     def _is_supported(self, here: Comparison, mean: Estimate) -> bool:
         """Whether the mean of several comparisons shows a gain, and the one that counts does not contradict it."""

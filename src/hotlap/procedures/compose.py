@@ -212,7 +212,9 @@ def switched_on_top(
     for so many measurements ``to_come`` after it, if possible."""
     if combined_at_once(trials, switched):
         before = trials.spent_seconds
-        together = combine(trials, draft, base, [it.settings[0] for it in switched], launches=1 + to_come)
+        settings = [it.settings[0] for it in switched]
+        likely = _likely(trials, draft, dict.fromkeys(settings))
+        together = combine(trials, draft, base, settings, launches=1 + to_come, likely=likely)
         if together is not None:
             seconds = (trials.spent_seconds - before) / len(switched)
             return _chosen(trials, draft, together, _seen_in(together, switched, seconds))
@@ -340,10 +342,12 @@ def _best(
 ) -> Combination | None:
     """The best combination; a single lever needs only its screening."""
     firsts = [it[0] for it in seen.values()]
-    worth = _worth_combining(trials, draft.study.findings, firsts)
+    likely = _likely(trials, draft, {it.setting: it.gain for it in firsts})
+    worth = _worth_combining(trials, firsts, likely)
     if len(worth) > 1:
         alone = {it.setting: it.comparison for it in worth if it.comparison is not None}
-        together = combine(trials, draft, base, [it.setting for it in worth], alone, launches=launches)
+        settings = [it.setting for it in worth]
+        together = combine(trials, draft, base, settings, alone, launches=launches, likely=likely)
         if together is not None:
             return together
     best = max(worth, key=lambda it: it.gain or 0.0, default=None)
@@ -353,24 +357,36 @@ def _best(
     return Combination(Move(settings=(best.setting,)), shows_gain(own, trials.options.delta), parts={lever: own})
 
 
-def _worth_combining(trials: Trials, findings: Sequence[Finding], firsts: Sequence[Screened]) -> list[Screened]:
+def _likely(trials: Trials, draft: StudyDraft, gains: Mapping[Setting, float | None]) -> frozenset[Setting]:
+    """Of these settings, with their first gains, those of which a finding says that they save what is worth having: the
+    best one for each finding, none where that is not known."""
+    found: set[Setting] = set()
+    for finding in draft.study.findings:
+        answering = [it for it in gains if it.lever in finding.levers]
+        if finding.kind != "cost" or finding.share.value < trials.options.delta or not answering:
+            continue
+        if len(answering) == 1 or any(gains[it] for it in answering):
+            found.add(max(answering, key=lambda it: gains[it] or 0.0))
+    return frozenset(found)
+
+
+def _worth_combining(trials: Trials, firsts: Sequence[Screened], likely: Collection[Setting]) -> list[Screened]:
     """The levers for another launch.
 
     Next to one that is shown, it is not worth it for those that gained nothing, promise little where the script starts
     slowly, or gained no more than noise explains: these make its rounds longer, and are left to be tried on top of what
-    is chosen. A lever that answers a finding is worth it as long as a gain is in sight.
+    is chosen. A ``likely`` lever is worth it as long as a gain is in sight.
     """
     delta = trials.options.delta
     shown = [it for it in firsts if it.comparison is not None and shows_gain(it.comparison, delta)]
     least = WORTH_SLOW_STARTS if trials.starts_slowly else 1 + delta
-    answering = {it.setting for it in firsts if max(precedence(findings, it.setting.lever)) >= delta}
     return [
         it
         for it in firsts
         if not shown
         or it in shown
         or (_is_beyond_error(it) and (it.gain or 0.0) >= least)
-        or (it.setting in answering and it.comparison is not None and not is_out_of_sight(it.comparison, least - 1))
+        or (it.setting in likely and it.comparison is not None and not is_out_of_sight(it.comparison, least - 1))
     ]
 
 

@@ -65,6 +65,7 @@ from hotlap.records import (
     Plan,
     Quality,
     Run,
+    Setting,
     Skipped,
     Study,
     Workload,
@@ -203,7 +204,9 @@ class Search(Ladder):
             best = self._untried[left_out[0]]
             needed = budget_for_a_proof(trials, self._baseline, self._stages_seconds, best)
             if not options.quick:  # what was measured for a lever (the batch sizes), and its own proof, may cost more
-                needed = max(needed, budget_for_the_rest(trials, self._prover, self._plan, [best]))
+                by_itself = not self._tried_at_once or self._changes_learning(best.settings)
+                more = budget_for_the_rest(trials, self._prover, self._plan, [best], with_trials=by_itself)
+                needed = max(needed, more)
         self._draft.update(needed_seconds=needed)
         self._draft.close("quick-look", quick_look_text(options.budget_seconds, needed, on_purpose=options.quick))
 
@@ -246,15 +249,15 @@ class Search(Ladder):
         possible = self.tries_at_once and is_speed(options.objective)
         at_once = possible and not (self._plan.settings or options.quick or self._tried_at_once)
         # What changes what is learned is tried on top of the rest, whose results are proved without it.
-        later = [it for it in prospects if self._changes_learning(it)]
+        later = [it for it in prospects if self._changes_learning(it.settings)]
         now = [it for it in prospects if it not in later]
         if not at_once or not now:
             return super()._screened(prospects, again)
         found = by_gain(self._try_at_once(now))
         return found | {it.lever.name: [Screened(one) for one in it.settings] for it in later}
 
-    def _changes_learning(self, prospect: Prospect) -> bool:
-        return any(self._prover.proof_for(it) == "behaviour" for it in prospect.settings)
+    def _changes_learning(self, settings: Sequence[Setting]) -> bool:
+        return any(self._prover.proof_for(it) == "behaviour" for it in settings)
 
     def _try_at_once(self, prospects: Sequence[Prospect]) -> Hopeful:
         self._tried_at_once = True

@@ -1,4 +1,4 @@
-"""A first launch on a busy machine: rounds differ by far more than usual, and no lever is dropped for that."""
+"""First launches on a busy machine: rounds differ by far more than usual, and no lever is dropped for that."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hotlap.measure.speed import compare_within_launch
 from hotlap.plan import EMPTY, setting
 from hotlap.procedures.screen import Screened, is_hopeful
 from hotlap.procedures.search import tune
-from hotlap.records import Comparison, NoGain, Replicate, Study, TurnRequest
+from hotlap.records import Comparison, NoGain, Replicate, Setting, Study, TurnRequest
 
 EFFECTS = {setting("half"): Effect(compute=0.6), setting("step"): Effect(optimizer=0.1)}
 LEVERS = tuple(map(switchable, ("half", "step", "odd", "slower")))
@@ -29,30 +29,38 @@ FAR_SLOWER_BY_CHANCE = tuple(1.2 * it for it in SLOWER_BY_CHANCE)
 ALIKE = (1.06, 1.05, 1.07, 1.05)
 
 
-class BusyAtFirst(Counting):
-    """In the first launch that switches, the rounds of these levers take so many times as long as they would."""
+class Busy(Counting):
+    """In the first launches that switch, the rounds of these levers take so many times as long as they would."""
 
-    def __init__(self, disturbed: Mapping[str, Sequence[float]]) -> None:
-        super().__init__(FakeScript(effects=EFFECTS, optimizer=0.004, **QUIET))
+    def __init__(
+        self,
+        disturbed: Mapping[str, Sequence[float]],
+        effects: Mapping[Setting, Effect] = EFFECTS,
+        *,
+        launches: int = 1,
+    ) -> None:
+        super().__init__(FakeScript(effects=effects, optimizer=0.004, **QUIET))
         self._disturbed = disturbed
-        self._at_turn: list[str] = []
+        self._launches = launches
+        self._at_turn: list[set[str]] = []
 
     def take_turns(self, request: TurnRequest) -> Replicate:
-        is_first = request.one_launch and not any(it.one_launch for it in self.replicates)
-        self._at_turn = ["".join(it.lever for it in arm.plan.settings) for arm in request.arms] if is_first else []
+        earlier = sum(it.one_launch for it in self.replicates)
+        is_busy = request.one_launch and earlier < self._launches
+        self._at_turn = [{it.lever for it in arm.plan.settings} for arm in request.arms] if is_busy else []
         return super().take_turns(request)
 
     def rows(
         self, noise: random.Random, levels: Sequence[float], rounds: int, *, one_launch: bool
     ) -> list[list[float]]:
         found = super().rows(noise, levels, rounds, one_launch=one_launch)
-        for name, row in zip(self._at_turn, found, strict=False):
-            factors = self._disturbed.get(name, (1.0,))
-            row[:] = [it * factors[number % len(factors)] for number, it in enumerate(row)]
+        for names, row in zip(self._at_turn, found, strict=False):
+            for factors in (it for name, it in self._disturbed.items() if name in names):
+                row[:] = [it * factors[number % len(factors)] for number, it in enumerate(row)]
         return found
 
 
-def search(executor: BusyAtFirst, levers: Sequence[Lever] = LEVERS) -> tuple[Study, list[set[str]]]:
+def search(executor: Busy, levers: Sequence[Lever] = LEVERS) -> tuple[Study, list[set[str]]]:
     """The study, and the levers of each launch that switches."""
     study = tune(WORKLOAD, Options(), executor, levers={it.name: it for it in levers}, clock=executor.clock)
     shared = [it for it in executor.replicates if it.one_launch]
@@ -74,7 +82,7 @@ def test_a_loss_is_clear_only_where_rounds_agree_on_it() -> None:
 
 def test_what_answers_a_finding_and_was_slower_by_chance_is_part_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     each_answered_by(monkeypatch, (("half",), at_most(0.3)), (("step",), at_most(0.13)))
-    study, launches = search(BusyAtFirst({"step": FAR_SLOWER_BY_CHANCE, "slower": ALIKE}))
+    study, launches = search(Busy({"step": FAR_SLOWER_BY_CHANCE, "slower": ALIKE}))
     assert launches[:2] == [{"half", "step", "odd", "slower"}, {"half", "step"}]
     assert chosen(study) == {"half", "step"}
 
@@ -84,12 +92,32 @@ def test_a_finding_that_costs_too_little_is_no_reason_for_longer_rounds(
     monkeypatch: pytest.MonkeyPatch, share: float, takes_part: bool
 ) -> None:
     each_answered_by(monkeypatch, (("half",), at_most(0.3)), (("odd",), at_most(share)))
-    study, launches = search(BusyAtFirst({"odd": SLOWER_BY_CHANCE}))
+    study, launches = search(Busy({"odd": SLOWER_BY_CHANCE}))
     assert ("odd" in launches[1]) == takes_part
     assert chosen(study) == {"half", "step"}
 
 
 def test_what_looks_faster_by_chance_is_not_combined_with_what_is_shown() -> None:
-    study, launches = search(BusyAtFirst({"odd": FASTER_BY_CHANCE}))
+    study, launches = search(Busy({"odd": FASTER_BY_CHANCE}))
     assert all("odd" not in it for it in launches[1:])
     assert chosen(study) == {"half", "step"} and isinstance(outcomes(study)["odd"].verdict, NoGain)
+
+
+@pytest.mark.parametrize("answers", [("step",), ("half",), ()])
+def test_of_what_answers_a_finding_one_standard_error_is_enough(
+    monkeypatch: pytest.MonkeyPatch, answers: Sequence[str]
+) -> None:
+    """It gains 7 %, and its rounds differ by 40 %: its interval within each launch contains 1."""
+    each_answered_by(monkeypatch, *(((it,), at_most(0.1)) for it in answers))
+    effects = {setting("half"): Effect(compute=0.6), setting("step"): Effect(data=0.93, compute=0.93, optimizer=0.93)}
+    executor = Busy({"step": (1.2, 0.835)}, effects, launches=4)
+    search(executor)
+    (candidate,) = {it.arms[2].plan for it in executor.fresh()[:1]}
+    assert {it.lever for it in candidate.settings} == {"half", *answers}
+
+
+def test_of_two_that_answer_one_finding_only_the_better_one_is_likely(monkeypatch: pytest.MonkeyPatch) -> None:
+    each_answered_by(monkeypatch, (("half", "odd"), at_most(0.3)))
+    study, launches = search(Busy({"odd": SLOWER_BY_CHANCE}))
+    assert all("odd" not in it for it in launches[1:])
+    assert chosen(study) == {"half", "step"}
