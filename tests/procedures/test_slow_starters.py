@@ -124,3 +124,10 @@ def test_what_a_process_can_switch_comes_first_if_it_answers_the_main_finding(
     _, executor = searched(script(Effect(optimizer=0.2)), 330.0)
     first = executor.replicates[0]
     assert first.one_launch == (answered == "first") and ("pages" in levers(first)) == (answered == "pages")
+
+
+@pytest.mark.parametrize("budget_seconds", range(60, 240, 12))
+def test_what_never_ends_compiling_does_not_overrun_a_budget(budget_seconds: int) -> None:
+    """It is measured only if what is left covers the limit of a start, after which it counts as a hang."""
+    _, executor = searched(script(SMALL, fails="hang"), float(budget_seconds))
+    assert executor.seconds <= budget_seconds + 6 * 0.4  # and what a last round drifts

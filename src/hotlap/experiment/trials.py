@@ -175,6 +175,11 @@ class Trials:
         """The shortest limit after which a block counts as a hang, however little time is left."""
         return max(_SHORTEST_LIMIT_SECONDS, 3 * self.costs.shape.round_seconds)
 
+    @property
+    def shortest_start_limit_seconds(self) -> float:
+        """The same for a start, and for a block in which something compiles."""
+        return self.shortest_limit_seconds + 3 * self.costs.startup_seconds
+
     def first_assignment(self) -> Assignment:
         """Run the first child of a study; its start-up and step times are unknown, so the budget does not shorten its
         limits."""
@@ -187,9 +192,8 @@ class Trials:
     def assignment(self, plan: Plan = plans_of.EMPTY) -> Assignment:
         """An assignment with this plan; a hang may take only a share of the remaining budget."""
         options, left = self.options, self.left_seconds
-        usual_seconds = self.shortest_limit_seconds
-        longest_startup = max(usual_seconds + 3 * self.costs.startup_seconds, _STARTUP_SHARE * left)
-        longest_block = max(usual_seconds, _BLOCK_SHARE * left)
+        longest_startup = max(self.shortest_start_limit_seconds, _STARTUP_SHARE * left)
+        longest_block = max(self.shortest_limit_seconds, _BLOCK_SHARE * left)
         return Assignment(
             workload=self.workload,
             plan=plan if plan.settings else self.own_plan,

@@ -95,7 +95,8 @@ Hopeful: TypeAlias = dict[str, list[Screened]]
 class Screening:
     """A first measurement: the number of settings at once, of rounds, and the shape of its blocks (None: as usual).
 
-    With ``one_launch`` a single process switches all of them, and runs the current plan twice.
+    With ``one_launch`` a single process switches all of them, and runs the current plan twice. If one of them
+    ``compiles``, its start or its first block may take as long as a start may.
     """
 
     settings: int
@@ -103,6 +104,7 @@ class Screening:
     shape: Shape | None
     seconds: float
     one_launch: bool = False
+    compiles: bool = False
 
     @property
     def references(self) -> int:
@@ -257,7 +259,8 @@ def affordable_screening(trials: Trials, possible: Iterable[Screening], launches
 def most_seconds(trials: Trials, screening: Screening) -> float:
     """The time limit of a screening, if a lever starts slowly or hangs."""
     launches = 1 if screening.one_launch else screening.settings + 1
-    hang = launches * trials.costs.startup_seconds + trials.shortest_limit_seconds
+    limit = trials.shortest_start_limit_seconds if screening.compiles else trials.shortest_limit_seconds
+    hang = launches * trials.costs.startup_seconds + limit
     return max(hang, screening.seconds * (_SURPRISE if screening.settings > 1 else 1.0))
 
 
@@ -273,7 +276,8 @@ def screenings(
         for settings in range(min(len(waiting), max(1, trials.arms_at_once - 1)), 0, -1):
             arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in waiting[:settings])]
             for rounds, shape in lengths:
-                yield Screening(settings, rounds, shape, trials.costs.of_replicate(arms, rounds, shape))
+                seconds = trials.costs.of_replicate(arms, rounds, shape)
+                yield Screening(settings, rounds, shape, seconds, compiles=_compiles(trials, arms))
 
 
 def screenings_in_one_launch(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Screening]:
@@ -285,10 +289,15 @@ def screenings_in_one_launch(trials: Trials, incumbent: Plan, waiting: Sequence[
 def screenings_of_plans(trials: Trials, plans: Sequence[Plan]) -> Iterator[Screening]:
     """The same of whole plans, of which the first two are the current one."""
     most_steps = trials.costs.shape.most_steps or math.inf
+    compiles = _compiles(trials, plans)
     for rounds, shape in _lengths(trials):
         if trials.costs.steps_of_one_launch(plans, rounds, shape) <= most_steps:
             seconds = trials.costs.of_one_launch(plans, rounds, shape)
-            yield Screening(len(plans) - 2, rounds, shape, seconds, one_launch=True)
+            yield Screening(len(plans) - 2, rounds, shape, seconds, one_launch=True, compiles=compiles)
+
+
+def _compiles(trials: Trials, plans: Sequence[Plan]) -> bool:
+    return any(it.lever in trials.slow_levers for plan in plans for it in plan.settings)
 
 
 def _lengths(trials: Trials) -> Iterator[tuple[int, Shape | None]]:
