@@ -39,8 +39,6 @@ _MOST_LAUNCHES = 4
 
 NOTHING_KNOWN: Mapping[Setting, Comparison] = MappingProxyType({})
 
-NONE_LIKELY: frozenset[Setting] = frozenset()
-
 ONE_STANDARD_ERROR = 0.683
 """The confidence of an interval of one standard error on each side. It is enough for a lever that answers a finding,
 which is evidence besides the launches."""
@@ -74,7 +72,7 @@ def combine(
     alone: Mapping[Setting, Comparison] = NOTHING_KNOWN,
     *,
     launches: int = 1,
-    likely: Collection[Setting] = NONE_LIKELY,
+    likely: frozenset[Setting] = frozenset(),
 ) -> Combination | None:
     """The best combination of these settings (most promising first) on top of ``base``.
 
@@ -91,7 +89,7 @@ def combine(
             return Combination(group, idle=idle)
         is_small = len(group.settings) <= FEW
         moves = _all_combinations(group) if is_small else _all_but_one(group)
-        taken = _take(trials, draft, base, moves, launches, frozenset(likely))
+        taken = _take(trials, draft, base, moves, launches, likely)
         if taken is None:
             return None
         if is_small:
