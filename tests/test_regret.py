@@ -236,6 +236,21 @@ def test_the_report_names_the_plans_and_what_was_not_measured() -> None:
     assert search["verdict"] == "missed" and search["budget_seconds"] == 120.0
 
 
+def test_the_best_plan_in_another_order_is_named_as_the_same() -> None:
+    """A shorter search may find what the contest of the longest one ends with."""
+    longest, shorter = Plan(settings=(HALF,)), Plan(settings=(HALF, MORE))
+    held = Contest(Arithmetic(FACTORS), WORKLOAD, longest, Terms(), lambda text: None, others=(shorter,))
+    result = held.hold([Plan(settings=(MORE, HALF))])
+    studies = tuple(
+        Study(workload=WORKLOAD, plan=plan, budget_seconds=seconds)
+        for plan, seconds in ((shorter, 240.0), (longest, 480.0))
+    )
+    row = report.Row("bert", (), studies, CHOICES, make_grid(CHOICES, longest, limit=6, seed=0), result)
+    of_shorter, of_longest = (line for line in report.markdown([row], Terms()).splitlines() if "| bert |" in line)
+    assert "| the same levers |" in of_shorter
+    assert "| loader (num_workers 2), mixed-precision (dtype bfloat16) |" in of_longest
+
+
 def test_flags_reach_the_terms() -> None:
     options = parse(["--out", "x", "--final-replicates", "3", "--heat-rounds", "2", "--examples", "gpt"])
     assert terms_of(options).final_replicates == 3

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from bench.regret.contest import Found, Result, Terms
-from bench.regret.grid import Choices, Grid
+from bench.regret.grid import Choices, Grid, same
 from bench.report import table
 from hotlap.plan import describe
 from hotlap.records import Estimate, Plan, Study
@@ -21,6 +21,8 @@ WANTED_AT_LEAST = 0.95
 """and its whole interval."""
 
 HEATS_SHOWN = 16
+
+SAME = "the same levers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ def markdown(rows: Sequence[Row], terms: Terms) -> str:
         "levers. Every replicate runs its arms in turns, block by block; the ratio is of speeds (1.000: nothing was",
         f"left on the table), with its 95 % interval over {terms.final_replicates} fresh replicates, before which the",
         f"best plan had been chosen. The promise is a ratio of at least {WANTED}, with its whole interval above",
-        f"{WANTED_AT_LEAST}.",
+        f"{WANTED_AT_LEAST}. Where the best other plan has the same levers, in another order, the ratio shows what two",
+        "equal plans differed by.",
         "",
         table(head, [cells for it in rows for cells in _cells(it)]),
     ]
@@ -110,11 +113,12 @@ def _cells(row: Row) -> list[list[str]]:
     if row.result is None:
         cells = [[row.name, _budget(it), words(it.plan), "", "", "", "", row.trouble] for it in row.studies]
         return cells or [[row.name, "", "", "", "", "", "", row.trouble]]
-    best = words(row.result.best), interval(row.result.best_speedup.speedup)
+    best, its_speedup = row.result.best, interval(row.result.best_speedup.speedup)
     finals = [(study, row.result.of(study.plan)) for study in row.studies]
     return [
         [
-            *(row.name, _budget(study), words(study.plan), interval(found.speedup.speedup), *best),
+            *(row.name, _budget(study), words(study.plan), interval(found.speedup.speedup)),
+            *(SAME if same(study.plan, best) else words(best), its_speedup),
             *(interval(found.ratio.speedup), verdict(found)),
         ]
         for study, found in finals
