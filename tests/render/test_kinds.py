@@ -16,9 +16,10 @@ import pytest
 
 import hotlap
 from hotlap import plan as plans_of
+from hotlap.diagnose.shares import at_most, exactly
 from hotlap.history import Entry
 from hotlap.objective import for_inference, for_memory
-from hotlap.records import EstimatedPeak, MemoryEstimate, Objective, Plan, Study, StudyKind, StudyStatus
+from hotlap.records import EstimatedPeak, Finding, MemoryEstimate, Objective, Plan, Study, StudyKind, StudyStatus
 from hotlap.render import kinds
 from hotlap.render.headline import headline
 from hotlap.render.kinds.api import Presenter, presenter_of
@@ -84,6 +85,16 @@ def test_the_next_command_has_the_same_goal(kind: StudyKind, objective: Objectiv
     study = Study(kind=kind, status="quick-look", workload=fakes.WORKLOAD, needed_seconds=300.0, objective=objective)
     commands = [command for command, _ in presenter_of(kind).next_commands(study, "")]
     assert any(it.startswith(said) for it in commands)
+
+
+def test_the_cause_that_is_explained_is_the_one_that_the_summary_names() -> None:
+    """Measured costs are listed before those of which only a bound is known, however large."""
+    counted = Finding(rule="page-faults", title="Pages are provided again.", share=exactly(0.045))
+    bounded = Finding(rule="slow-matmul-precision", title="Products are slow.", share=at_most(0.21))
+    study = msgspec.structs.replace(fakes.QUICK_LOOK, findings=(counted, bounded))
+    assert any("Products are slow." in it for it in headline(study).details)
+    explained = [it for it in presenter_of("search").next_commands(study, "") if it[0].startswith("hotlap findings")]
+    assert explained == [("hotlap findings slow-matmul-precision", "explains the costliest cause")]
 
 
 def test_an_interrupted_check_is_not_resumed_as_a_search() -> None:

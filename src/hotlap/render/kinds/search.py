@@ -13,6 +13,7 @@ from hotlap.records import (
     Comparison,
     Crashed,
     Failed,
+    Finding,
     Kept,
     NoGain,
     NotVerified,
@@ -200,11 +201,16 @@ def _quick_look(study: Study) -> Headline:
     details = [text.sentence(study.status_text)] if study.status_text else []
     details += [_hidden_words(hidden)] if hidden else []
     details += step_words(study)
-    costs = [it for it in study.findings if it.kind == "cost"]
-    if costs:
-        costliest = max(costs, key=lambda it: it.share.value)
+    costliest = _costliest(study)
+    if costliest is not None:
         details.append(f"The costliest cause that was found: {text.sentence(costliest.title)}")
     return Headline("neutral", sentence, tuple(details))
+
+
+def _costliest(study: Study) -> Finding | None:
+    """The cause that costs most, also if only a bound of that is known, though measured costs are listed first."""
+    costs = (it for it in study.findings if it.kind == "cost")
+    return max(costs, key=lambda it: it.share.value, default=None)
 
 
 def _hidden_words(hidden: Sequence[tuple[str, Seen]]) -> str:
@@ -301,7 +307,9 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         budget = _budget_words(study.needed_seconds or 2 * (study.budget_seconds or _USUAL_BUDGET_SECONDS))
         yield _again(study, budget), "looks further"
     if not study.plan.settings and study.findings:
-        yield f"hotlap findings {text.shell_word(study.findings[0].rule)}", "explains the costliest cause"
+        costliest = _costliest(study)
+        shown, what = (costliest, "costliest cause") if costliest is not None else (study.findings[0], "first finding")
+        yield f"hotlap findings {text.shell_word(shown.rule)}", f"explains the {what}"
 
 
 def _is_open(speed: SpeedComparison) -> bool:
