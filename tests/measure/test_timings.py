@@ -8,11 +8,12 @@ from hotlap.measure.timings import MOST_STEPS, timings
 from hotlap.records import Block, Replicate, Run, Steps
 
 
-def run(steps: int, blocks: tuple[tuple[int, int], ...] = (), *, samples: int = 32) -> Run:
+def run(steps: int, blocks: tuple[tuple[int, int], ...] = (), *, samples: int = 32, warm_up_blocks: int = 0) -> Run:
     """Make a run whose steps take 1, 2, 3 ... seconds, with blocks from a row on."""
     return Run(
         steps=Steps(wall_seconds=tuple(float(it + 1) for it in range(steps)), samples=(samples,) * steps),
         blocks=tuple(Block(first_step=first, steps=count, samples=1, wall_seconds=1.0) for first, count in blocks),
+        warm_up_blocks=warm_up_blocks,
     )
 
 
@@ -22,13 +23,19 @@ def replicate(*runs: Run, rounds: int = 2) -> Replicate:
 
 def test_rounds_of_every_replicate_and_steps_of_the_last_one() -> None:
     blocks = ((0, 4), (5, 2), (8, 2))
-    last = replicate(run(10, blocks), run(10), run(10, blocks, samples=64))
+    last = replicate(run(10, blocks, warm_up_blocks=1), run(10), run(10, blocks, samples=64, warm_up_blocks=1))
     found = timings([replicate(run(3), run(3), run(3)), last])
     assert found.baseline == ((0.0, 0.1),) * 2
     assert found.repeat == ((1.0, 1.1),) * 2
     assert found.plan == ((2.0, 2.1),) * 2
     assert found.baseline_steps == (6.0, 7.0, 9.0, 10.0), "two rounds, without the warm-up and what is between blocks"
     assert (found.baseline_samples, found.plan_samples) == (32, 64)
+
+
+def test_blocks_that_were_taken_in_turns_are_drawn_whole() -> None:
+    taken = run(12, ((0, 3), (4, 2), (7, 1), (9, 1), (11, 1)), warm_up_blocks=1)
+    found = timings([replicate(taken, taken, taken)])
+    assert found.plan_steps == (5.0, 6.0, 8.0, 10.0, 12.0), "two rounds of two turns each"
 
 
 def test_the_last_of_very_many_steps_are_kept() -> None:

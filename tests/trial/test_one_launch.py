@@ -180,6 +180,17 @@ def test_all_ranks_switch_at_the_same_step(tmp_path: Path) -> None:
     assert first == second
 
 
+def test_blocks_of_a_shared_launch_are_taken_in_several_turns(take: Take) -> None:
+    turns = take(
+        Plan(), ONE_THREAD, during="time.sleep(0.01)", rounds=4, block_seconds=0.01, block_steps=8, block_turns=4
+    )
+    assert endings(turns) == [Stopped, Stopped]
+    assert [len(row) for row in turns.rounds] == [4, 4]
+    whole = take(Plan(), ONE_THREAD, during="time.sleep(0.01)", rounds=4, block_seconds=0.01, block_steps=8)
+    longest = [max(block.steps for run in it.runs for block in run.blocks) for it in (turns, whole)]
+    assert longest[0] < 8 <= longest[1]
+
+
 def test_the_deadline_ends_a_shared_launch(take: Take) -> None:
     turns = take(Plan(), ONE_THREAD, during="time.sleep(0.05)", rounds=200, most_seconds=6.0)
     assert endings(turns) == [Stopped, Stopped]

@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 
-from hotlap.records import Assignment, Completed, Crashed, OutOfMemory, Replicate, Run, Stopped, TimedOut, TurnRequest
+from hotlap.records import (
+    Assignment,
+    Block,
+    Completed,
+    Crashed,
+    OutOfMemory,
+    Replicate,
+    Run,
+    Stopped,
+    TimedOut,
+    TurnRequest,
+)
 from hotlap.trial.local import LocalExecutor
+from hotlap.trial.turns import RoundsInTurns
 
 Assign = Callable[..., Assignment]
 Diary = Callable[[Run, str], list[dict[str, Any]]]
@@ -45,6 +58,59 @@ def test_every_round_has_a_block_of_every_arm(executor: LocalExecutor, assign: A
     began = [[entry["began"] for entry in timed(run, diary)] for run in turns.runs]
     for earlier, later in pairwise(zip(*began, strict=True)):
         assert max(earlier) < min(later)
+
+
+def test_a_block_may_be_taken_in_several_turns(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
+    turns = take_turns(executor, assign(), assign("--step-seconds", 0.01), block_steps=8, block_turns=4)
+    assert [len(row) for row in turns.rounds] == [4, 4]
+    for run, row in zip(turns.runs, turns.rounds, strict=True):
+        parts = run.blocks[run.warm_up_blocks :]
+        assert len(parts) == 4 * 4
+        assert all(it.steps >= 2 for it in parts)
+        blocks = [parts[first : first + 4] for first in range(0, len(parts), 4)]
+        assert all(sum(it.steps for it in block) >= 8 for block in blocks)
+        found = [sum(it.wall_seconds for it in block) / sum(it.samples for it in block) for block in blocks]
+        assert row == pytest.approx(found)
+    began = [[entry["began"] for entry in timed(run, diary)] for run in turns.runs]
+    for earlier, later in pairwise(zip(*began, strict=True)):
+        assert max(earlier) < min(later), "every turn is one of all arms"
+
+
+@pytest.mark.parametrize("turns", [1, 2, 4])
+@pytest.mark.parametrize("period", [2, 3, 4, 5, 7, 9])
+def test_steps_that_wait_at_a_regular_interval_do_not_favour_an_arm(period: int, turns: int) -> None:
+    """As with a loader of so many workers: the arms are the same, but wait at different steps."""
+    done = [0, period // 2]
+
+    def turn(arm: int, steps: int) -> Block:
+        first = done[arm] + 1  # one step leads in
+        done[arm] = first + steps
+        seconds = sum(5.0 if step % period == 0 else 1.0 for step in range(first, done[arm]))
+        return Block(steps=steps, samples=steps, wall_seconds=seconds)
+
+    request = TurnRequest(arms=(), block_turns=turns, block_seconds=0.0, order_seed=period)
+    rounds = RoundsInTurns(request, [8, 8], turn)
+    rows = [rounds.take() for _ in range(200)]
+    first, second = zip(*[[it.wall_seconds / it.steps for it in row] for row in rows if row], strict=True)
+    assert fmean(first) == pytest.approx(fmean(second), rel=0.06)
+
+
+def test_an_arm_that_ends_within_a_round_leaves_no_round() -> None:
+    blocks = [Block(steps=2, samples=2, wall_seconds=0.1)] * 5
+    rounds = RoundsInTurns(TurnRequest(arms=(), block_turns=4), [8, 8], lambda *_: blocks.pop() if blocks else None)
+    assert rounds.take() is None
+    assert not blocks
+
+
+def test_the_samples_of_a_block_are_unknown_where_those_of_a_turn_are() -> None:
+    samples = [4, 0, 4, 4]
+    request = TurnRequest(arms=(), block_turns=4, block_seconds=0.0)
+    rounds = RoundsInTurns(request, [8], lambda _, it: Block(steps=it, samples=samples.pop(), wall_seconds=0.1))
+    taken = rounds.take()
+    assert taken is not None
+    (block,) = taken
+    assert block.samples == 0 and block.steps >= 8
+    assert block.wall_seconds == pytest.approx(0.4)
 
 
 def test_warm_up_has_fewer_steps_where_these_are_slow(executor: LocalExecutor, assign: Assign) -> None:

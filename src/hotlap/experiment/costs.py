@@ -32,6 +32,8 @@ _WARM_UP_BLOCKS = 5
 _WARM_UP_ROUNDS = 3
 """No warm-up is expected to take longer than so many rounds: calls that are alike settle soon."""
 _BLOCK_MARGIN = 1.25
+_MORE_STEPS = 0.5
+"""Of a turn, where a block has several: they have one more at random."""
 _USUAL_ARMS = 3
 _CROWDING = 0.5
 """By what share launches start more slowly that start together and have a core each; by less where cores are left."""
@@ -46,14 +48,15 @@ _REMEMBERED_REPLICATES = 5
 class Shape:
     """How a replicate is divided into blocks.
 
-    ``most_rounds`` is less than :data:`MOST_ROUNDS` for a script that ends soon, and ``most_steps`` is where it ends by
-    itself (None: later than observed).
+    A block is taken in ``block_turns`` turns. ``most_rounds`` is less than :data:`MOST_ROUNDS` for a script that ends
+    soon, and ``most_steps`` is where it ends by itself (None: later than observed).
     """
 
     step_seconds: float
     outside_share: float = 0.0
     block_steps: int = BLOCK_STEPS
     block_seconds: float = BLOCK_SECONDS
+    block_turns: int = 1
     most_rounds: int = MOST_ROUNDS
     most_steps: int | None = None
 
@@ -61,10 +64,10 @@ class Shape:
     def round_seconds(self) -> float:
         """Seconds of one arm for one round.
 
-        They include the block, planned with a margin, the step before it that does not count, and what the script does
-        between steps (evaluation and the like).
+        They include the block, planned with a margin, the step before each turn that does not count, and what the
+        script does between steps (evaluation and the like).
         """
-        return self._seconds_of_block(self.block_steps, self.block_seconds)
+        return self._seconds_of_block(self.block_steps, self.block_seconds, self.block_turns)
 
     @property
     def warm_up_seconds(self) -> float:
@@ -72,9 +75,10 @@ class Shape:
         block = self._seconds_of_block(fewest_warm_up_steps(self.block_steps), self.block_seconds / 2)
         return min(_WARM_UP_BLOCKS * block, _WARM_UP_ROUNDS * self.round_seconds)
 
-    def _seconds_of_block(self, fewest_steps: int, seconds: float) -> float:
-        steps = max(fewest_steps, math.ceil(_BLOCK_MARGIN * seconds / self.step_seconds)) + 1
-        return steps * self.step_seconds * (1 + self.outside_share)
+    def _seconds_of_block(self, fewest_steps: int, seconds: float, turns: int = 1) -> float:
+        steps = max(fewest_steps, math.ceil(_BLOCK_MARGIN * seconds / self.step_seconds))
+        more = 1.0 if turns == 1 else turns * (1 + _MORE_STEPS)
+        return (steps + more) * self.step_seconds * (1 + self.outside_share)
 
 
 class Costs:

@@ -39,6 +39,7 @@ _ABSENT = (
     b',"one_launch":false',
     b',"python_named":false',
     b',"warm_up_steps":0',
+    b',"block_turns":1',
     b',"parts":null',
     b',"towards":"above"',
     b',"compiles_all":false',

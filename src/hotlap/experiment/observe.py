@@ -22,6 +22,7 @@ from hotlap.experiment.denied import failure_of, way_out
 from hotlap.experiment.failures import ran_through, steps_done
 from hotlap.experiment.trials import Trials
 from hotlap.measure.account import account, warm_up_steps
+from hotlap.measure.turns_of_a_block import turns_of_a_block
 from hotlap.records import (
     Completed,
     Crashed,
@@ -160,8 +161,9 @@ def _shape(run: Run, phases: PhaseAccount, fewest: int) -> tuple[Shape, tuple[st
     steps = run.steps.wall_seconds[warm_up_steps(run.steps) :]
     step_seconds = max(1e-6, median(steps))
     outside_share = phases.outside / phases.wall if phases.wall > 0 else 0.0
-    shape = Shape(step_seconds=step_seconds, outside_share=outside_share, block_steps=fewest)
     if not isinstance(run.ending, Completed):
+        turns = turns_of_a_block(_alike(run), max(fewest, math.ceil(BLOCK_SECONDS / step_seconds)))
+        shape = Shape(step_seconds=step_seconds, outside_share=outside_share, block_steps=fewest, block_turns=turns)
         return shape, _few_steps(len(run.steps.wall_seconds))
     available = len(run.steps.wall_seconds)
     wanted = max(BLOCK_STEPS, math.ceil(BLOCK_SECONDS / step_seconds))
@@ -182,6 +184,16 @@ def _shape(run: Run, phases: PhaseAccount, fewest: int) -> tuple[Shape, tuple[st
         "let it run longer for narrower intervals."
     )
     return short, (text,)
+
+
+def _alike(run: Run) -> list[float]:
+    """The seconds of the steps after the warm-up, of each as if it had the usual number of samples."""
+    first = warm_up_steps(run.steps)
+    seconds, samples = run.steps.wall_seconds[first:], run.steps.samples[first:]
+    if len(samples) != len(seconds) or not all(samples):
+        return list(seconds)
+    usual = median(samples)
+    return [it * usual / count for it, count in zip(seconds, samples, strict=True)]
 
 
 def _few_steps(steps: int) -> tuple[str, ...]:

@@ -382,6 +382,7 @@ class Trials:
                 it,
                 block_seconds=shape.block_seconds,
                 block_steps=shape.block_steps,
+                block_turns=1 if self.suspended and not it.one_launch else shape.block_turns,
                 order_seed=self._order_seed(purpose),
                 warm_up_limit_seconds=warm_up_limit_seconds,
                 warm_up_steps=self.warm_up_steps,
@@ -449,6 +450,7 @@ class Trials:
             shape,
             block_steps=max(FEWEST_BLOCK_STEPS, shape.block_steps // 2),
             block_seconds=shape.block_seconds / 2,
+            block_turns=max(1, shape.block_turns // 2),
         )
 
     # -- memory -------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ def timings(replicates: Sequence[Replicate], arms: tuple[int, int, int] = (0, 1,
 def _steps(run: Run, rounds: int) -> tuple[tuple[float, ...], float]:
     """The last steps of so many rounds, and their mean samples; of a run without blocks all but the warm-up."""
     seconds, samples = run.steps.wall_seconds, run.steps.samples
-    blocks = [it for it in run.blocks if it.first_step is not None][-rounds:] if rounds else []
+    timed = run.blocks[run.warm_up_blocks :] if rounds else ()
+    blocks = [it for it in timed if it.first_step is not None]
     rows = [row for it in blocks for row in range(it.first_step or 0, (it.first_step or 0) + it.steps)]
     rows = [row for row in rows if row < len(seconds)] or list(range(warm_up_steps(run.steps), len(seconds)))
     rows = rows[-MOST_STEPS:]

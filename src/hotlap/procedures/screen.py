@@ -309,7 +309,8 @@ def _lengths(trials: Trials) -> Iterator[tuple[int, Shape | None]]:
 
 def _shorter(shape: Shape, part: float) -> Shape:
     steps = max(FEWEST_BLOCK_STEPS, math.ceil(shape.block_steps * part))
-    return replace(shape, block_steps=steps, block_seconds=shape.block_seconds * part)
+    turns = max(1, int(shape.block_turns * part))
+    return replace(shape, block_steps=steps, block_seconds=shape.block_seconds * part, block_turns=turns)
 
 
 def _measure(

@@ -73,8 +73,9 @@ class LaunchRequest(Record, frozen=True, kw_only=True):
 
 class TurnRequest(Record, frozen=True, kw_only=True):
     """One replicate: a fresh launch of every arm. After warm-up each round runs one block of each arm, in random order
-    drawn from ``order_seed``. A block is at least ``block_seconds`` and ``block_steps``. If other processes are using
-    the machine, the start of the arms is delayed by up to ``patience_seconds``.
+    drawn from ``order_seed``. A block is at least ``block_seconds`` and ``block_steps``, and is taken in
+    ``block_turns`` turns, between which the other arms have theirs. If other processes are using the machine, the start
+    of the arms is delayed by up to ``patience_seconds``.
 
     With ``suspended`` an arm's device memory moves to the host while it waits, since the device has no room for all.
     With ``one_launch`` the arms differ in nothing but their plans and share one process, the first arm's, which between
@@ -88,6 +89,7 @@ class TurnRequest(Record, frozen=True, kw_only=True):
     rounds: int = 15
     block_seconds: float = 0.3
     block_steps: int = 8
+    block_turns: int = 1
     order_seed: int = 0
     warm_up_limit_seconds: float = 120.0
     warm_up_steps: int = 0

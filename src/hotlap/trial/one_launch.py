@@ -8,7 +8,6 @@ Weights go on changing, so seconds are compared and nothing else.
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,9 +30,9 @@ from hotlap.trial.child import Child
 from hotlap.trial.turns import (
     MOST_VOID,
     Rounds,
+    RoundsInTurns,
     all_ended_well,
     deadline_of,
-    enough,
     no_rounds,
     seconds_of,
     seconds_per_sample,
@@ -104,24 +103,22 @@ class _Turns:
                 return
             steps.append(max(request.block_steps, math.ceil(request.block_seconds / step_seconds)))
         lead_in = self._steps_that_feel_a_switch()
-        order = list(range(self._arms))
-        shuffle = random.Random(request.order_seed).shuffle
+        if not lead_in:
+            return
+        # A switch that more than one step feels is made less often.
+        request = msgspec.structs.replace(request, block_turns=max(1, request.block_turns // lead_in))
+        one_round = RoundsInTurns(request, steps, lambda arm, it: self._block(arm, Proceed(steps=it, lead_in=lead_in)))
         void_rounds = 0
-        while lead_in and len(self._rounds) < request.rounds and void_rounds <= MOST_VOID * request.rounds:
-            if time.perf_counter() + seconds_of([it.blocks for it in self._rounds]) > deadline:
+        while len(self._rounds) < request.rounds and void_rounds <= MOST_VOID * request.rounds:
+            if time.perf_counter() + seconds_of([it.blocks for it in self._rounds], request, lead_in) > deadline:
                 return
-            shuffle(order)
-            blocks: dict[int, Block] = {}
-            for arm in order:
-                block = self._block(arm, Proceed(steps=steps[arm], lead_in=lead_in))
-                if block is None:
-                    return
-                blocks[arm] = block
-                steps[arm] = enough(steps[arm], block, request.block_seconds)
-            if any(it.allocator_retries for it in blocks.values()):
+            blocks = one_round.take()
+            if blocks is None:
+                return
+            if any(it.allocator_retries for it in blocks):
                 void_rounds += 1
                 continue
-            self._rounds.append(_Round([blocks[it] for it in range(self._arms)], child.steps_done))
+            self._rounds.append(_Round(blocks, child.steps_done))
 
     def _block(self, arm: int, order: Proceed) -> Block | None:
         self._at_turn = arm

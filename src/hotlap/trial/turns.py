@@ -52,35 +52,84 @@ def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list
             return []
         child.freeze()
         steps.append(long_enough)
-    order = list(range(len(children)))
-    shuffle = random.Random(request.order_seed).shuffle
+
+    def turn(arm: int, turn_steps: int) -> Block | None:
+        block = children[arm].run_block(_order(turn_steps, _lead_in(request)))
+        if block is not None:
+            children[arm].freeze()
+        return block
+
+    one_round = RoundsInTurns(request, steps, turn)
     rounds: list[list[Block]] = []
     void_rounds = 0
     while len(rounds) < request.rounds and void_rounds <= MOST_VOID * request.rounds:
-        if time.perf_counter() + seconds_of(rounds) > deadline:
+        if time.perf_counter() + seconds_of(rounds, request, _lead_in(request)) > deadline:
             break
-        shuffle(order)
-        blocks: dict[int, Block] = {}
-        for index in order:
-            block = children[index].run_block(_order(steps[index], _lead_in(request)))
-            if block is None:
-                return rounds
-            children[index].freeze()
-            blocks[index] = block
-            steps[index] = enough(steps[index], block, request.block_seconds)
-        if any(it.allocator_retries for it in blocks.values()):
+        blocks = one_round.take()
+        if blocks is None:
+            return rounds
+        if any(it.allocator_retries for it in blocks):
             void_rounds += 1
             continue
-        rounds.append([blocks[index] for index in range(len(children))])
+        rounds.append(blocks)
     return rounds
+
+
+class RoundsInTurns:
+    """Rounds of one block for each arm, taken in ``block_turns`` turns: in each, all arms run in random order.
+
+    What keeps cores busy for a second or two thus falls on all arms alike, also where a block takes as long. A turn
+    has one step more at random: where every third step waits for data, the steps that lead in turns of two would else
+    always be those that wait, or never. ``steps`` is how many a block of each arm has at least, and ``turn`` runs so
+    many of an arm; None where that is over.
+    """
+
+    def __init__(self, request: TurnRequest, steps: list[int], turn: Callable[[int, int], Block | None]) -> None:
+        self._request = request
+        self._steps = steps
+        self._turn = turn
+        self._order = list(range(len(steps)))
+        self._random = random.Random(request.order_seed)
+
+    def take(self) -> list[Block] | None:
+        """The blocks of one round, in the order of the arms; None where an arm is over."""
+        turns = self._request.block_turns
+        parts: list[list[Block]] = [[] for _ in self._steps]
+        for _ in range(turns):
+            self._random.shuffle(self._order)
+            more = self._random.randrange(2)
+            for arm in self._order:
+                part = self._turn(arm, math.ceil(self._steps[arm] / turns) + more)
+                if part is None:
+                    return None
+                parts[arm].append(part)
+        blocks = [_joined(it) for it in parts]
+        for arm, block in enumerate(blocks):
+            self._steps[arm] = enough(self._steps[arm], block, self._request.block_seconds)
+        return blocks
+
+
+def _joined(parts: Sequence[Block]) -> Block:
+    """What rounds need of a block that was taken in parts. Its samples are unknown (0) where those of a part are."""
+    counted = all(it.samples for it in parts)
+    return Block(
+        steps=sum(it.steps for it in parts),
+        samples=sum(it.samples for it in parts) if counted else 0,
+        wall_seconds=math.fsum(it.wall_seconds for it in parts),
+        allocator_retries=sum(it.allocator_retries for it in parts),
+    )
 
 
 def is_cramped(runs: Sequence[Run], request: TurnRequest) -> bool:
     """Whether so many rounds were void, since an arm's allocator found no memory next to the others, that arms had
     better not be alive together."""
-    timed = (run.blocks[run.warm_up_blocks :] for run in runs)
-    void_rounds = max((sum(it.allocator_retries > 0 for it in blocks) for blocks in timed), default=0)
+    void_rounds = max((_void_rounds(run.blocks[run.warm_up_blocks :], request.block_turns) for run in runs), default=0)
     return len(runs) > 1 and void_rounds > MOST_VOID * request.rounds
+
+
+def _void_rounds(blocks: Sequence[Block], turns: int) -> int:
+    rounds = (blocks[first : first + turns] for first in range(0, len(blocks), turns))
+    return sum(any(it.allocator_retries for it in parts) for parts in rounds)
 
 
 def deadline_of(request: TurnRequest) -> float:
@@ -88,9 +137,11 @@ def deadline_of(request: TurnRequest) -> float:
     return math.inf if request.most_seconds is None else time.perf_counter() + request.most_seconds
 
 
-def seconds_of(rounds: Sequence[Sequence[Block]]) -> float:
-    """The longest time that another round is likely to take, judging by the last one."""
-    return _MARGIN * sum(it.wall_seconds for it in rounds[-1]) if rounds else 0.0
+def seconds_of(rounds: Sequence[Sequence[Block]], request: TurnRequest, lead_in: int) -> float:
+    """The longest time that another round is likely to take, judging by the last one; so many steps lead in each
+    turn, which may have one more."""
+    uncounted = (lead_in + 1) * request.block_turns
+    return _MARGIN * sum(it.wall_seconds * (1 + uncounted / it.steps) for it in rounds[-1]) if rounds else 0.0
 
 
 def start_together(children: Sequence[Child], deadline: float = math.inf, *, all_needed: bool = False) -> bool:
