@@ -79,6 +79,7 @@ bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to 
 	for example in bert gpt lstm resnet; do \
 	    $(RUN) -m bench.regret --out docs/benchmarks/regret/$$example --examples $$example --pieces build/regret || exit 1; done
 	$(RUN) -m bench.crossover --out docs/benchmarks/crossover --pieces build/crossover
+	$(RUN) -m bench.turns --out docs/benchmarks/turns --pieces build/turns
 	$(RUN) -m bench.search_cost --out docs/benchmarks/search-cost --examples bert,gpt,lstm,resnet \
 	    --pieces build/search-cost
 	-$(RUN) -m bench.findings.truth --out docs/benchmarks/findings-truth

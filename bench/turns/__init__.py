@@ -1,0 +1,1 @@
+"""What blocks in several turns give beside neighbours that come and go: measured."""
