@@ -55,6 +55,7 @@ class Arithmetic(OneSlot):
         self._noise = noise
         self._random = random.Random(0)
         self.replicates = 0
+        self.block_turns: set[int] = set()
 
     def machine(self) -> Machine:
         return Machine()
@@ -64,6 +65,7 @@ class Arithmetic(OneSlot):
 
     def take_turns(self, request: TurnRequest) -> Replicate:
         self.replicates += 1
+        self.block_turns.add(request.block_turns)
         plans = [arm.plan for arm in request.arms]
         if any(self._broken in plan.settings for plan in plans):
             runs = tuple(Run(ending=Crashed(exit_code=1) if self._broken in it.settings else Stopped()) for it in plans)
@@ -81,6 +83,13 @@ class Arithmetic(OneSlot):
 
 def contest(executor: Arithmetic, found: Plan) -> Contest:
     return Contest(executor, WORKLOAD, found, Terms(heat_rounds=3, rounds=5), progress=lambda text: None)
+
+
+def test_all_replicates_of_a_contest_take_blocks_in_as_many_turns() -> None:
+    executor, found = Arithmetic(FACTORS), Plan(settings=(HALF,))
+    terms = Terms(heat_rounds=3, rounds=5, block_turns=4)
+    Contest(executor, WORKLOAD, found, terms, progress=lambda text: None).hold([Plan(settings=(MORE,))])
+    assert executor.block_turns == {4}
 
 
 # -- the grid --------------------------------------------------------------------------------------

@@ -53,6 +53,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--semifinal-replicates", type=int, default=usual.semifinal_replicates)
     parser.add_argument("--final-replicates", type=int, default=usual.final_replicates)
     parser.add_argument("--rounds", type=int, default=usual.rounds, help="rounds in a replicate of semifinal and final")
+    parser.add_argument(
+        "--turns",
+        type=int,
+        choices=(1, 2, 4),
+        default=usual.block_turns,
+        help="in which a block of the contest is taken",
+    )
     parser.add_argument("--seed", type=int, default=0)
     add_options(parser)
     options = parser.parse_args(arguments)
@@ -71,6 +78,7 @@ def terms_of(options: argparse.Namespace) -> Terms:
         semifinal_replicates=options.semifinal_replicates,
         final_replicates=options.final_replicates,
         rounds=options.rounds,
+        block_turns=options.turns,
     )
 
 

@@ -35,6 +35,7 @@ class Terms:
     semifinal_replicates: int = 2
     final_replicates: int = speed.HEADLINE_REPLICATES
     rounds: int = 12
+    block_turns: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +165,10 @@ class Contest:
 
     def _take(self, arms: Sequence[Plan], rounds: int) -> Replicate:
         assignments = tuple(Assignment(workload=self.workload, plan=it) for it in arms)
-        request = TurnRequest(arms=assignments, rounds=rounds, order_seed=next(self._numbers))
-        return self.executor.take_turns(request)
+        seed, turns = next(self._numbers), self.terms.block_turns
+        return self.executor.take_turns(
+            TurnRequest(arms=assignments, rounds=rounds, order_seed=seed, block_turns=turns)
+        )
 
 
 def _endings(taken: Replicate) -> list[str]:

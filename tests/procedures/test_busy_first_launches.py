@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from fake_findings import each_answered_by
+from fake_levers import lever
 from fake_script import WORKLOAD, Effect, FakeScript
 from test_together import QUIET, Counting, chosen, outcomes, switchable
 
@@ -30,7 +31,8 @@ ALIKE = (1.06, 1.05, 1.07, 1.05)
 
 
 class Busy(Counting):
-    """In the first launches that switch, the rounds of these levers take so many times as long as they would."""
+    """In the first launches that switch, or that do not, the rounds of these levers take so many times as long as they
+    would."""
 
     def __init__(
         self,
@@ -38,15 +40,17 @@ class Busy(Counting):
         effects: Mapping[Setting, Effect] = EFFECTS,
         *,
         launches: int = 1,
+        that_switch: bool = True,
     ) -> None:
         super().__init__(FakeScript(effects=effects, optimizer=0.004, **QUIET))
         self._disturbed = disturbed
         self._launches = launches
+        self._that_switch = that_switch
         self._at_turn: list[set[str]] = []
 
     def take_turns(self, request: TurnRequest) -> Replicate:
-        earlier = sum(it.one_launch for it in self.replicates)
-        is_busy = request.one_launch and earlier < self._launches
+        earlier = sum(it.one_launch == self._that_switch for it in self.replicates)
+        is_busy = request.one_launch == self._that_switch and earlier < self._launches
         self._at_turn = [{it.lever for it in arm.plan.settings} for arm in request.arms] if is_busy else []
         return super().take_turns(request)
 
@@ -121,3 +125,15 @@ def test_of_two_that_answer_one_finding_only_the_better_one_is_likely(monkeypatc
     study, launches = search(Busy({"odd": SLOWER_BY_CHANCE}))
     assert all("odd" not in it for it in launches[1:])
     assert chosen(study) == {"half", "step"}
+
+
+@pytest.mark.parametrize(("factors", "is_kept"), [((1.4, 0.95, 1.25, 0.95), True), ((1.2, 1.19, 1.21, 1.2), False)])
+def test_a_lever_with_its_own_launch_is_not_dropped_for_rounds_that_differ(
+    factors: Sequence[float], is_kept: bool
+) -> None:
+    """It gains 7 %, and looks slower in its first replicate: by chance, or in every round alike."""
+    executor = Busy({"early": factors}, {setting("early"): Effect(compute=0.9)}, that_switch=False)
+    study, _ = search(executor, [lever("early"), lever("late")])
+    assert (chosen(study) == {"early"}) == is_kept
+    reasons = {it.lever: it.verdict.reason for it in study.outcomes if isinstance(it.verdict, NoGain)}
+    assert ("A first measurement" in reasons.get("early", "")) == (not is_kept)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TypeAlias
 
 from hotlap import plan as plans_of
@@ -71,7 +71,8 @@ class Screened:
     It has a ``comparison`` if it took turns within a single launch, and a ``run`` if it had a launch of its own.
     ``bound`` is the largest gain that arithmetic allowed when it was measured; None where it knew none. ``uses`` is
     what it used of what the objective limits, and ``doubt`` a sentence on its results, if these were compared.
-    ``disturbed``: other processes kept cores busy meanwhile.
+    ``disturbed``: other processes kept cores busy meanwhile. ``error`` is the standard error of the gain's logarithm
+    over the rounds of a launch of its own.
     """
 
     setting: Setting
@@ -85,6 +86,7 @@ class Screened:
     uses: tuple[LimitUse, ...] = ()
     doubt: str = ""
     disturbed: bool = False
+    error: float = 0.0
 
 
 Hopeful: TypeAlias = dict[str, list[Screened]]
@@ -376,7 +378,14 @@ def _screened(
         run=None if screening.one_launch else turns.runs[arm],
         uses=trials.options.goal.uses(turns, arm, has_own_launch=not screening.one_launch),
         disturbed=trials.disturbance("speed", turns.runs) is not None,
+        error=0.0 if screening.one_launch or not trials.options.goal.is_of_speed else _error_over_rounds(turns, arm),
     )
+
+
+def _error_over_rounds(turns: Replicate, arm: int) -> float:
+    """The standard error of what the rounds of an arm differ by from those of the first one, as a logarithm."""
+    logs = [math.log(own / first) for first, own in zip(turns.rounds[0], turns.rounds[arm], strict=True)]
+    return stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else 0.0
 
 
 def _next_screening(
@@ -421,10 +430,15 @@ def _take(
 
 def is_hopeful(it: Screened, delta: float, noise: float) -> bool:
     """Whether a setting is worth a trial: it was not screened, or may gain something within the noise of that, which is
-    larger than usual where rounds within a launch differ by more."""
-    if it.gain is None or it.gain * (1 + noise) >= 1 + delta:
+    larger than usual where rounds differ by more."""
+    if it.gain is None or it.gain * (1 + _noise_of_gain(it, noise)) >= 1 + delta:
         return True
     return it.comparison is not None and not is_out_of_sight(it.comparison, delta)
+
+
+def _noise_of_gain(it: Screened, noise: float) -> float:
+    """The noise of one replicate, or of this one, if its rounds differ by more: two standard errors."""
+    return max(noise, 2 * it.error)
 
 
 def is_out_of_sight(comparison: Comparison, delta: float) -> bool:
@@ -454,7 +468,8 @@ def _let_go(
         best = max(seen, key=lambda it: it.gain or 0.0)
         gain, of_speed = best.gain or 0.0, draft.study.objective.metric == SECONDS_PER_SAMPLE
         shown = ratio(gain) if of_speed or not gain else f"{ratio(1 / gain)} the amount without it"
-        despite = f", even with run-to-run noise of {share(noise)}" if noise else ""
+        seen_noise = _noise_of_gain(best, noise)
+        despite = f", even with run-to-run noise of {share(seen_noise)}" if seen_noise else ""
         text = (
             f"A first measurement (one replicate, no interval) showed {shown}: a gain of {share(delta)} is "
             f"unlikely{despite}."
