@@ -120,6 +120,23 @@ def test_of_what_answers_a_finding_one_standard_error_is_enough(
     assert {it.lever for it in candidate.settings} == {"half", *answers}
 
 
+ONE_SLOWER, ANOTHER_SLOWER = (1.05, 0.85, 1.05, 0.95), (0.85, 1.05, 0.95, 1.05)
+ONE_FASTER, ANOTHER_FASTER = tuple(0.88 * it for it in ONE_SLOWER), tuple(0.88 * it for it in ANOTHER_SLOWER)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "are_combined"),
+    [((SLOWER_BY_CHANCE, SLOWER_BY_CHANCE[::-1]), False), ((ONE_FASTER, ANOTHER_FASTER), True)],
+)
+def test_if_none_is_shown_those_are_combined_that_promise_more_than_noise(
+    rounds: tuple[Sequence[float], Sequence[float]], are_combined: bool
+) -> None:
+    """The rounds of both differ by more than either seems to gain."""
+    executor = Busy(dict(zip(("odd", "even"), rounds, strict=True)), {})
+    _, launches = search(executor, [switchable("odd"), switchable("even"), switchable("third"), switchable("fourth")])
+    assert ({"odd", "even"} in [it & {"odd", "even"} for it in launches[1:]]) == are_combined
+
+
 def test_of_two_that_answer_one_finding_only_the_better_one_is_likely(monkeypatch: pytest.MonkeyPatch) -> None:
     each_answered_by(monkeypatch, (("half", "odd"), at_most(0.3)))
     study, launches = search(Busy({"odd": SLOWER_BY_CHANCE}))

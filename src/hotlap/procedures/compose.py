@@ -373,23 +373,34 @@ def _likely(trials: Trials, draft: StudyDraft, gains: Mapping[Setting, float | N
 def _worth_combining(trials: Trials, firsts: Sequence[Screened], likely: Collection[Setting]) -> list[Screened]:
     """The levers for another launch.
 
-    Next to one that is shown, it is not worth it for those that gained nothing, promise little where the script starts
-    slowly, or gained no more than noise explains: these make its rounds longer, and are left to be tried on top of what
-    is chosen. A ``likely`` lever is worth it as long as a gain is in sight.
+    All, if none is shown but together they promise more than noise explains. Else it is not worth it for those that
+    gained nothing, promise little where the script starts slowly, or gained no more than noise explains: these make its
+    rounds longer, and are left to be tried on top of what is chosen. A ``likely`` lever is worth it next to one that is
+    shown as long as a gain is in sight, and if none is shown if it looks faster.
     """
     delta = trials.options.delta
     shown = [it for it in firsts if it.comparison is not None and shows_gain(it.comparison, delta)]
+    if not shown and _are_beyond_error(firsts):
+        return list(firsts)
     least = WORTH_SLOW_STARTS if trials.starts_slowly else 1 + delta
-    return [
-        it
-        for it in firsts
-        if not shown
-        or it in shown
-        or (_is_beyond_error(it) and (it.gain or 0.0) >= least)
-        or (it.setting in likely and it.comparison is not None and not is_out_of_sight(it.comparison, least - 1))
-    ]
+
+    def looks_worth_it(it: Screened) -> bool:
+        if it in shown or it.comparison is None:
+            return True
+        is_faster = (it.gain or 0.0) >= least
+        in_sight = not is_out_of_sight(it.comparison, least - 1) if shown else is_faster
+        return (it.setting in likely and in_sight) or (is_faster and _is_beyond_error(it))
+
+    return [it for it in firsts if looks_worth_it(it)]
 
 
 def _is_beyond_error(it: Screened) -> bool:
     """Whether it gained more than the standard error of that."""
-    return it.comparison is None or math.log(it.gain or 1.0) >= error_within_launch(it.comparison.speed)
+    return _are_beyond_error([it])
+
+
+def _are_beyond_error(firsts: Sequence[Screened]) -> bool:
+    """Whether all together gained more than the standard error of that."""
+    speeds = [it.comparison.speed for it in firsts if it.comparison is not None]
+    gained = math.fsum(math.log(it.speedup.value) for it in speeds)
+    return gained >= math.hypot(*map(error_within_launch, speeds))
