@@ -41,7 +41,9 @@ _SEARCH_BOOST = {"levers/": 2.0, "findings/": 2.0, "lint/": 1.5, "benchmarks/": 
 """By how much the search prefers the pages of a folder; all others have 1."""
 
 _ROOT = Path(__file__).parents[2]
-_PROCESSOR = re.compile(r"(?:AMD|Intel)[^,;.\n|]*, \d+ cores, [^,;.\n|]*, (?:no accelerator|a simulated [^,;.\n|]*)")
+_PROCESSOR = re.compile(
+    r"(?:AMD|Intel)(?:\([^)\n|]*\)|[^,;.\n|(])*, \d+ cores, [^,;.\n|]*, (?:no accelerator|a simulated [^,;.\n|]*)"
+)
 _NAMED_PACKAGES = ("numpy", "transformers", "accelerate", "lightning", "libcst", "msgspec", "rich")
 _TESTED = """# Tested versions and hardware
 
