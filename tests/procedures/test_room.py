@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from fake_script import WORKLOAD, FakeExecutor, FakeScript
 
-from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.costs import FEWEST_ROUNDS, Shape
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.trials import Trials
@@ -18,6 +18,7 @@ GIB = 1 << 30
 def trials_for(machine: Machine, run: Run) -> Trials:
     executor = FakeExecutor(FakeScript())
     trials = Trials(WORKLOAD, Options(), JournaledExecutor(executor, clock=executor.clock))
+    trials.costs.shape = Shape(step_seconds=0.1, block_turns=4)
     trials.fit_arms(machine, run)
     return trials
 
@@ -82,6 +83,7 @@ def test_arms_leave_a_device_that_has_no_room_for_three(machine_gib: int, run: R
     machine = msgspec.structs.replace(device(80), memory_bytes=machine_gib * GIB, suspends_devices=True)
     trials = trials_for(machine, run)
     assert (trials.arms_at_once, trials.suspended) == (arms, suspended)
+    assert trials.costs.shape.block_turns == (1 if suspended else 4), "moving memory takes seconds"
     assert trials.interleaved == (arms >= 3)
     assert (trials.rounds == FEWEST_ROUNDS) == suspended
     trials.choose_rounds(1)

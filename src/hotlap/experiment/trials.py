@@ -382,7 +382,7 @@ class Trials:
                 it,
                 block_seconds=shape.block_seconds,
                 block_steps=shape.block_steps,
-                block_turns=1 if self.suspended and not it.one_launch else shape.block_turns,
+                block_turns=shape.block_turns,
                 order_seed=self._order_seed(purpose),
                 warm_up_limit_seconds=warm_up_limit_seconds,
                 warm_up_steps=self.warm_up_steps,
@@ -476,7 +476,8 @@ class Trials:
         self.suspended = self.suspended and self.interleaved
         if self.suspended:
             shape = self.costs.shape
-            self.costs.shape = replace(shape, block_seconds=max(shape.block_seconds, _SUSPENDED_BLOCK_SECONDS))
+            seconds = max(shape.block_seconds, _SUSPENDED_BLOCK_SECONDS)
+            self.costs.shape = replace(shape, block_seconds=seconds, block_turns=1)
             self.set_rounds(FEWEST_ROUNDS)
 
     def choose_rounds(self, levers: int) -> None:

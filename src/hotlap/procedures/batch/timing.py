@@ -99,7 +99,11 @@ def shape_of(trials: Trials, scale: float) -> Shape | None:
     """How blocks are cut where the larger of the two steps is long; None where they are cut as usual."""
     usual = trials.costs.shape
     steps = math.ceil(LONG_BLOCK_SECONDS / (max(1.0, scale) * usual.step_seconds))
-    return None if steps >= usual.block_steps else replace(usual, block_steps=max(FEWEST_BLOCK_STEPS, steps))
+    return (
+        None
+        if steps >= usual.block_steps
+        else replace(usual, block_steps=max(FEWEST_BLOCK_STEPS, steps), block_turns=1)
+    )
 
 
 def cost_of(trials: Trials, scale: float) -> float:
