@@ -12,6 +12,7 @@ import pytest
 from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 from test_search import search
+from test_together import switchable
 
 sys.path.append(str(Path(__file__).parents[1] / "check"))
 
@@ -110,6 +111,17 @@ def test_no_plan_is_said_for_levers_that_the_budget_cannot_prove() -> None:
         levers = named(lever("half"), lever("small"), lever("idle"))
         told, _ = listened(FakeScript(effects=effects), levers=levers, budget_seconds=budget)
         assert told[-1].launches_planned <= 1.4 * told[-1].launches, f"a budget of {budget:.0f} s"
+
+
+@pytest.mark.parametrize("budget", [60.0, 90.0, 120.0, 180.0])
+def test_a_budget_without_time_for_a_proof_plans_none_and_is_kept_to(budget: float) -> None:
+    effects = {setting("half"): Effect(compute=0.6)}
+    script = FakeScript(effects=effects, startup_seconds=4.0, data=0.02, compute=0.07, optimizer=0.01)
+    switched = map(switchable, ("half", "odd", "even", "more"))
+    told, _ = listened(script, levers=named(lever("early"), lever("late"), *switched), budget_seconds=budget)
+    said = [it.text for it in told if PLANS.match(it.text)]
+    assert said and not any("to prove" in it or "to profile" in it for it in said)
+    assert abs(told[-1].launches - told[-1].launches_planned) <= 1
 
 
 def test_a_budget_cuts_what_is_spare_first() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from hotlap import plan as plans_of
 from hotlap.experiment.ceilings import ceilings_launches
@@ -13,12 +13,20 @@ from hotlap.experiment.profiled_launch import usual_length
 from hotlap.experiment.profiled_plan import seconds_to_profile
 from hotlap.experiment.prove import Prover, affordable_steps, usual_proof_cost
 from hotlap.experiment.trials import Trials
+from hotlap.levers.api import Lever
 from hotlap.measure import speed
-from hotlap.procedures.budget import affordable_way
+from hotlap.procedures.budget import affordable_way, allows_a_proof
 from hotlap.procedures.compose import Part, combined_at_once, plan_of, split
 from hotlap.procedures.own_arms import arms_that_fit
 from hotlap.procedures.prospects import Prospect
-from hotlap.procedures.screen import Screening, screenings, screenings_in_one_launch, screenings_of_plans
+from hotlap.procedures.screen import (
+    Screening,
+    can_switch,
+    most_seconds,
+    screenings,
+    screenings_in_one_launch,
+    screenings_of_plans,
+)
 from hotlap.procedures.verify import verification_cost
 from hotlap.records import Machine, Plan, Setting
 
@@ -31,15 +39,15 @@ _USUAL_PROOF_LAUNCHES = 3
 _FIRST, _PROOF = "for first measurements", "to prove what looks faster"
 
 
-def first_forecast(trials: Trials, levers: int, stages: Sequence[Launches] = ()) -> Forecast:
+def first_forecast(trials: Trials, levers: int, stages: Sequence[Launches] = (), *, proves: bool = True) -> Forecast:
     """Forecast a search of so many levers from its first launch alone, before anything is known about them.
 
-    ``stages``: what is measured before the levers.
+    ``stages``: what is measured before the levers. ``proves``: there is time for a proof.
     """
     launches, seconds = _screenings(trials, [plans_of.setting("any")] * levers)
     launches += sum(it.count for it in stages)
     seconds += sum(it.seconds or 0.0 for it in stages)
-    is_proved = bool(levers) and not trials.options.quick
+    is_proved = bool(levers) and proves and not trials.options.quick
     return Forecast.of(
         Launches(launches, seconds, _FIRST, spare=True),
         Launches(
@@ -48,6 +56,13 @@ def first_forecast(trials: Trials, levers: int, stages: Sequence[Launches] = ())
             _PROOF,
         ),
     )
+
+
+def search_forecast(trials: Trials, levers: int, stages: Sequence[Launches]) -> Forecast:
+    """The same of a search that profiles its plan, without either if the budget allows no proof."""
+    proves = bool(levers) and allows_a_proof(trials)
+    whole = first_forecast(trials, levers, stages, proves=proves)
+    return whole.then(plan_profile_launch(trials, plans_of.EMPTY)) if proves else whole
 
 
 def stages(trials: Trials, observation: Observation, machine: Machine) -> tuple[Launches, ...]:
@@ -105,9 +120,12 @@ def trials_forecast(trials: Trials, prover: Prover, plan: Plan, candidates: Sequ
 
 
 def settling_forecast(trials: Trials, prover: Prover, parts: Sequence[Part]) -> Forecast:
-    """Forecast the proof of a plan, and its verification next to itself without each lever whose gain is not known."""
+    """Forecast the proof of a plan, and its verification next to itself without each lever whose gain is not known;
+    nothing if there is no time for it."""
     plan = plan_of(parts)
-    names = arms_that_fit(trials, parts) or []
+    names = arms_that_fit(trials, parts)
+    if names is None:
+        return Forecast(())
     rounding = any(prover.proof_for(it) != "exact" for it in plan.settings)
     launches = _USUAL_PROOF_LAUNCHES * rounding + (3 + len(names)) * speed.HEADLINE_REPLICATES
     return Forecast.of(Launches(launches, verification_cost(trials, prover, plan, without=names), _PROOF))
@@ -116,6 +134,45 @@ def settling_forecast(trials: Trials, prover: Prover, parts: Sequence[Part]) -> 
 def _first_proof(trials: Trials) -> float:
     proof = usual_proof_cost(trials, plans_of.EMPTY, affordable_steps(trials))
     return proof + verification_cost(trials, None, plans_of.EMPTY)
+
+
+def as_allowed(trials: Trials, prospects: Sequence[Prospect], expected: Forecast) -> Forecast:
+    """What is expected of trying these levers at once or, if the budget allows no proof, first measurements alone."""
+    proves = allows_a_proof(trials, [it.settings[0] for it in split(prospects)[0]])
+    return expected if proves else _looks_forecast(trials, prospects)
+
+
+def _looks_forecast(trials: Trials, prospects: Sequence[Prospect]) -> Forecast:
+    """Forecast first measurements of these levers, as many as there is time for."""
+    switched, launched = split(prospects)
+    waiting, count, seconds = list(_settings(launched)), 0, 0.0
+    screening = _that_fits(trials, _screenings_of_switched(trials, switched), 0.0) if switched else None
+    while screening is not None:
+        count += screening.launches
+        seconds += screening.seconds
+        waiting = waiting if screening.one_launch else waiting[screening.settings :]
+        screening = _that_fits(trials, screenings(trials, plans_of.EMPTY, waiting), seconds) if waiting else None
+    return Forecast.of(Launches(count, seconds, _FIRST))
+
+
+def forecast_one_by_one(trials: Trials, plan: Plan, levers: Mapping[Setting, Lever]) -> Forecast:
+    """Forecast a first measurement of each of these settings by itself on top of a plan, of as many as there is time
+    for."""
+    count, seconds = 0, 0.0
+    for setting, lever in levers.items():
+        switches = can_switch(lever, setting) and trials.options.goal.is_of_speed
+        possible = (screenings_in_one_launch if switches else screenings)(trials, plan, [setting])
+        screening = _that_fits(trials, possible, seconds)
+        if screening is not None:
+            count += screening.launches
+            seconds += screening.seconds
+    return Forecast.of(Launches(count, seconds, "to look at other levers"))
+
+
+def _that_fits(trials: Trials, possible: Iterable[Screening], seconds: float) -> Screening | None:
+    """The longest of these for which so many seconds from now leave time; nothing is reserved."""
+    left = trials.left_seconds + trials.reserve_seconds - seconds
+    return next((it for it in possible if most_seconds(trials, it) <= left), None)
 
 
 def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> Forecast:
@@ -151,7 +208,7 @@ def _on_top(trials: Trials, launched: Sequence[Prospect]) -> tuple[Launches, ...
     if not launched or trials.starts_slowly:
         return ()
     screening = next(screenings(trials, plans_of.EMPTY, [it.settings[0] for it in launched]))
-    return (Launches(screening.settings + 1, screening.seconds, "to see what pays on top", spare=True),)
+    return (Launches(screening.launches, screening.seconds, "to see what pays on top", spare=True),)
 
 
 def _screenings_of_switched(trials: Trials, switched: Sequence[Prospect]) -> Iterator[Screening]:
@@ -169,7 +226,7 @@ def _screenings(trials: Trials, settings: Sequence[Setting]) -> tuple[int, float
     launches, seconds = 0, 0.0
     while waiting:
         screening = next(screenings(trials, plans_of.EMPTY, waiting))
-        launches += screening.settings + 1
+        launches += screening.launches
         seconds += screening.seconds
         waiting = waiting[screening.settings :]
     return launches, seconds

@@ -29,7 +29,7 @@ from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever
 from hotlap.objective import judge
 from hotlap.procedures.budget import RESERVE_MARGIN, Way, affordable_way, reserve_for
-from hotlap.procedures.forecast import plan_profile_launch, trials_forecast
+from hotlap.procedures.forecast import forecast_one_by_one, plan_profile_launch, trials_forecast
 from hotlap.procedures.prospects import USUAL_LAUNCH_NOISE, Prospect, bound_of, prospects_of
 from hotlap.procedures.screen import (
     WORTH_SLOW_STARTS,
@@ -136,7 +136,8 @@ class Ladder:
         if hopeful and not self._trials.options.quick:
             candidates = [plans_of.with_setting(self._plan, it[0].setting) for it in hopeful.values()]
             rest = trials_forecast(self._trials, self._prover, self._plan, candidates)
-            self._draft.plan_ahead("trial", rest.then(*self._profile_of_plan(candidates[-1])))
+            has_plan = bool(rest.launches or self._plan.settings)
+            self._draft.plan_ahead("trial", rest.then(*(self._profile_of_plan(candidates[-1]) if has_plan else ())))
         for name, choices in hopeful.items():
             self._seen_with[name] = self._plan
             self._attempt(name, choices)
@@ -278,6 +279,17 @@ class Ladder:
         elif way is not None:
             self._trials.reserve_seconds = 0.0
         return way
+
+    def _screen_the_rest(self) -> None:
+        """Spend the remaining budget on screening levers that had none."""
+        rest = {name: it for name, it in self._untried.items() if isinstance(self._verdict_of(name), Skipped)}
+        self._trials.reserve_seconds = 0.0
+        levers = {it.settings[-1]: self._levers[name] for name, it in rest.items()}
+        self._draft.plan_ahead("screening", forecast_one_by_one(self._trials, self._plan, levers))
+        for name, candidate in rest.items():
+            found = self._screen(Screened(candidate.settings[-1]))
+            if found.gain is not None:
+                self._note_seen(name, found, candidate)
 
     def _screen(self, choice: Screened) -> Screened:
         """Screen a setting that cannot be tried; a plan that is kept already must still fit its verification."""

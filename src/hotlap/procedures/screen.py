@@ -109,6 +109,11 @@ class Screening:
     compiles: bool = False
 
     @property
+    def launches(self) -> int:
+        """How many launches of the script it makes."""
+        return 1 if self.one_launch else self.settings + self.references
+
+    @property
     def references(self) -> int:
         """How many arms run the current plan, before those of the settings."""
         return 2 if self.one_launch else 1

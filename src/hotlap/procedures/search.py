@@ -46,7 +46,7 @@ from hotlap.procedures.budget import (
     share_for_causes,
 )
 from hotlap.procedures.compose import compose, faster_together, plan_of, split, switched_promise_more
-from hotlap.procedures.forecast import first_forecast, forecast, plan_profile_launch, settling_forecast, stages
+from hotlap.procedures.forecast import as_allowed, forecast, search_forecast, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.on_top import with_the_best_on_top
 from hotlap.procedures.prospects import Prospect, prospects_of
@@ -141,10 +141,7 @@ class Search(Ladder):
         machine, observation = begin(self._trials, self._draft)
         self._baseline = observation.run
         ahead = stages(self._trials, observation, machine)
-        whole = first_forecast(self._trials, len(self._open), ahead)
-        if self._open and not self._trials.options.quick:
-            whole = whole.then(plan_profile_launch(self._trials, plans_of.EMPTY))
-        self._draft.plan_ahead("baseline", whole)
+        self._draft.plan_ahead("baseline", search_forecast(self._trials, len(self._open), ahead))
         self._trials.reserve_seconds = reserve_while_bounding(self._trials)
         bounds = measure_ceilings(self._trials, self._draft, observation, machine)
         self._baseline_situation = self._situation = bounds.trusted
@@ -176,13 +173,6 @@ class Search(Ladder):
         for name in self._levers:
             if name not in self._open:
                 self._draft.note(Outcome(lever=name, verdict=Skipped(reason="Excluded by `--only` or `--skip`.")))
-
-    def _screen_the_rest(self) -> None:
-        """Spend the remaining budget on screening levers that had none."""
-        for name in [it for it in self._untried if isinstance(self._verdict_of(it), Skipped)]:
-            found = self._screen(Screened(self._untried[name].settings[-1]))
-            if found.gain is not None:
-                self._note_seen(name, found, self._untried[name])
 
     def _close(self, text: str = "") -> None:
         """Close the study, with what a larger budget would do."""
@@ -263,7 +253,8 @@ class Search(Ladder):
         self._tried_at_once = True
         noise = noise_of_a_replicate(self._noise)
         expected = forecast(self._trials, self._prover, prospects)
-        self._draft.plan_ahead("screening", expected.then(*self._profile_of_plan(plans_of.EMPTY)))
+        ahead = expected.then(*self._profile_of_plan(plans_of.EMPTY))
+        self._draft.plan_ahead("screening", as_allowed(self._trials, prospects, ahead))
         is_tight = not is_ample(self._trials, expected.seconds or 0.0)
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)  # no trial comes before the verification
         fits = self._trials.fits(expected.parts[0].seconds or 0.0)
@@ -287,7 +278,8 @@ class Search(Ladder):
         found = with_the_best_on_top(self._trials, self._draft, self._prover, found, prospects, noise)
         self._trials.reserve_seconds = 0.0  # the verification follows, for which it was reserved
         rest = settling_forecast(self._trials, self._prover, found.parts)
-        self._draft.plan_ahead("verification", rest.then(*self._profile_of_plan(plan_of(found.parts))))
+        if rest.launches:
+            self._draft.plan_ahead("verification", rest.then(*self._profile_of_plan(plan_of(found.parts))))
         settled = Together(self._trials, self._draft, self._prover).settle(found.parts, found.spare)
         self._compared = self._compared or settled.compared
         self._disturbed = settled.disturbed
