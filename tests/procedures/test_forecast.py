@@ -28,6 +28,9 @@ from hotlap.procedures.profile import profile
 from hotlap.records import Progress
 
 GOOD = FakeScript(effects={setting("half"): Effect(compute=0.5)})
+SLOW_TO_START = FakeScript(
+    effects={setting("half"): Effect(compute=0.6)}, startup_seconds=4.0, data=0.02, compute=0.07, optimizer=0.01
+)
 PLANS = re.compile(r"(?:About|Now about) (\d+) launch(?:es)? in (\d+ (?:s|min)) are planned in all")
 
 
@@ -115,13 +118,19 @@ def test_no_plan_is_said_for_levers_that_the_budget_cannot_prove() -> None:
 
 @pytest.mark.parametrize("budget", [60.0, 90.0, 120.0, 180.0])
 def test_a_budget_without_time_for_a_proof_plans_none_and_is_kept_to(budget: float) -> None:
-    effects = {setting("half"): Effect(compute=0.6)}
-    script = FakeScript(effects=effects, startup_seconds=4.0, data=0.02, compute=0.07, optimizer=0.01)
     switched = map(switchable, ("half", "odd", "even", "more"))
-    told, _ = listened(script, levers=named(lever("early"), lever("late"), *switched), budget_seconds=budget)
+    told, _ = listened(SLOW_TO_START, levers=named(lever("early"), lever("late"), *switched), budget_seconds=budget)
     said = [it.text for it in told if PLANS.match(it.text)]
     assert said and not any("to prove" in it or "to profile" in it for it in said)
     assert abs(told[-1].launches - told[-1].launches_planned) <= 1
+
+
+@pytest.mark.parametrize("budget", [240.0, 270.0, 300.0, 360.0])
+def test_a_budget_for_a_short_proof_plans_first_measurements_too(budget: float) -> None:
+    told, _ = listened(SLOW_TO_START, levers=named(*map(switchable, ("half", "odd", "even"))), budget_seconds=budget)
+    said = [it.text for it in told if PLANS.match(it.text)]
+    assert "for first measurements, then" in said[-1] and "to prove what looks faster" in said[-1]
+    assert abs(told[-1].launches - told[-1].launches_planned) <= 0.2 * told[-1].launches
 
 
 def test_a_budget_cuts_what_is_spare_first() -> None:

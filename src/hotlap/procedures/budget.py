@@ -84,7 +84,7 @@ def least_reserve_for_first_answer(trials: Trials, switched: Sequence[Setting] =
     ``switched`` levers, no proof is reserved for, and the time is for screening."""
     if trials.options.quick:
         return reserve_for_first_answer(trials)
-    return _least_proof(trials) if allows_a_proof(trials, switched) else _for_a_look(trials)
+    return least_proof_seconds(trials) if allows_a_proof(trials, switched) else _for_a_look(trials)
 
 
 def allows_a_proof(trials: Trials, switched: Sequence[Setting] = ()) -> bool:
@@ -94,10 +94,10 @@ def allows_a_proof(trials: Trials, switched: Sequence[Setting] = ()) -> bool:
         return False
     looks = list(screenings_in_one_launch(trials, plans_of.EMPTY, switched[:_SCREENED]))
     look_seconds = looks[-1].seconds if looks else 0.0
-    return _least_proof(trials) + look_seconds <= _left(trials)
+    return least_proof_seconds(trials) + look_seconds <= _left(trials)
 
 
-def _least_proof(trials: Trials) -> float:
+def least_proof_seconds(trials: Trials) -> float:
     """The seconds of a first proof with the fewest rounds and the launches that it needs where results are the same."""
     budget, rounds = trials.options.budget_seconds, last_resort_rounds(trials)
     return _least(trials, plans_of.EMPTY, budget, rounds, few_runs=True)

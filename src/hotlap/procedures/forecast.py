@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from hotlap import plan as plans_of
 from hotlap.experiment.ceilings import ceilings_launches
@@ -15,7 +16,7 @@ from hotlap.experiment.prove import Prover, affordable_steps, usual_proof_cost
 from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever
 from hotlap.measure import speed
-from hotlap.procedures.budget import affordable_way, allows_a_proof
+from hotlap.procedures.budget import affordable_way, allows_a_proof, least_proof_seconds
 from hotlap.procedures.compose import Part, combined_at_once, plan_of, split
 from hotlap.procedures.own_arms import arms_that_fit
 from hotlap.procedures.prospects import Prospect
@@ -62,7 +63,9 @@ def search_forecast(trials: Trials, levers: int, stages: Sequence[Launches]) -> 
     """The same of a search that profiles its plan, without either if the budget allows no proof."""
     proves = bool(levers) and allows_a_proof(trials)
     whole = first_forecast(trials, levers, stages, proves=proves)
-    return whole.then(plan_profile_launch(trials, plans_of.EMPTY)) if proves else whole
+    if not proves:
+        return whole
+    return _with_a_proof_that_fits(trials, whole.then(plan_profile_launch(trials, plans_of.EMPTY)))
 
 
 def stages(trials: Trials, observation: Observation, machine: Machine) -> tuple[Launches, ...]:
@@ -137,9 +140,23 @@ def _first_proof(trials: Trials) -> float:
 
 
 def as_allowed(trials: Trials, prospects: Sequence[Prospect], expected: Forecast) -> Forecast:
-    """What is expected of trying these levers at once or, if the budget allows no proof, first measurements alone."""
-    proves = allows_a_proof(trials, [it.settings[0] for it in split(prospects)[0]])
-    return expected if proves else _looks_forecast(trials, prospects)
+    """What is expected of trying these levers at once: with the shortest proof, if the budget is too short for a usual
+    one, and first measurements alone, if it allows none."""
+    if not allows_a_proof(trials, [it.settings[0] for it in split(prospects)[0]]):
+        return _looks_forecast(trials, prospects)
+    return _with_a_proof_that_fits(trials, expected)
+
+
+def _with_a_proof_that_fits(trials: Trials, expected: Forecast) -> Forecast:
+    """The same with the shortest proof, where the budget is too short for the usual one."""
+    if (expected.seconds or 0.0) <= trials.left_seconds + trials.reserve_seconds:
+        return expected
+    least = least_proof_seconds(trials)
+    return Forecast(
+        tuple(
+            replace(it, seconds=min(it.seconds or 0.0, least)) if it.purpose == _PROOF else it for it in expected.parts
+        )
+    )
 
 
 def _looks_forecast(trials: Trials, prospects: Sequence[Prospect]) -> Forecast:
