@@ -18,6 +18,8 @@ SHOWN_CHARACTERS = 4000
 _LONGEST_ERROR = 500
 _LONGEST_FILE_BYTES = 64 * 2**20
 _KEPT_BYTES = 2**20
+_MOST_KEPT_BYTES = 8 * 2**20
+"""With what is written while the end of a file is read; a writer that is faster than that loses the rest."""
 _FOLLOW_SECONDS = 0.1
 _FOLLOW_BYTES = 2**20
 
@@ -82,14 +84,16 @@ def _raised_after(lines: list[str], start: int) -> str:
 
 
 def trim(path: Path) -> None:
-    """Trim a file that grew beyond 64 MiB to its last MiB. Its writer appends, so it continues at the new end; what it
-    writes at this moment may be lost."""
+    """Trim a file that grew beyond 64 MiB to its last MiB, and what is written while that is read. Its writer appends,
+    so it continues at the new end; what it writes at the very moment of the cut may be lost."""
     try:
         if path.stat().st_size <= _LONGEST_FILE_BYTES:
             return
         with path.open("r+b") as file:
             file.seek(-_KEPT_BYTES, 2)
             kept = file.read(_KEPT_BYTES)
+            while len(kept) < _MOST_KEPT_BYTES and (more := file.read(_KEPT_BYTES)):  # written meanwhile
+                kept += more
             file.truncate(0)
             file.seek(0)
             file.write(b"[hotlap left out the earlier output]\n" + kept)
