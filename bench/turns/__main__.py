@@ -212,12 +212,12 @@ def _share(usual: Sequence[Seen], other: Sequence[Seen]) -> float:
 def text_of(rows: Sequence[Row]) -> str:
     """The table, and what it says."""
     header = ["example", "neighbour", "turns", "replicates x rounds", "equal arms differ by", "seconds of the rounds",
-              "as precise in", "the rule's choice", "date"]  # fmt: skip
+              "as precise in", "the rule's choice", "date", "machine"]  # fmt: skip
     lines = [
         [
             it.example, it.neighbour, str(it.turns), f"{it.replicates} x {it.rounds}", f"{it.difference:.2%}",
             f"{it.seconds:.1f}", "1" if it.turns == 1 else f"{it.share:.2f} ({it.low:.2f}-{it.high:.2f}) of the time",
-            f"{it.chosen} of {it.replicates}", it.date,
+            f"{it.chosen} of {it.replicates}", it.date, it.machine,
         ]
         for it in rows
     ]  # fmt: skip
