@@ -125,6 +125,13 @@ def test_a_budget_without_time_for_a_proof_plans_none_and_is_kept_to(budget: flo
     assert abs(told[-1].launches - told[-1].launches_planned) <= 1
 
 
+def test_a_quick_look_at_levers_with_launches_of_their_own_is_planned() -> None:
+    told, _ = listened(SLOW_TO_START, levers=named(lever("half"), lever("early"), lever("late")), budget_seconds=70.0)
+    said = [it for it in told if PLANS.match(it.text)]
+    assert [it.stage for it in said] == ["baseline", "screening"] and "for first measurements" in said[-1].text
+    assert abs(told[-1].launches - told[-1].launches_planned) <= 1
+
+
 @pytest.mark.parametrize("budget", [240.0, 270.0, 300.0, 360.0])
 def test_a_budget_for_a_short_proof_plans_first_measurements_too(budget: float) -> None:
     told, _ = listened(SLOW_TO_START, levers=named(*map(switchable, ("half", "odd", "even"))), budget_seconds=budget)

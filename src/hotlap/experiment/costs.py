@@ -33,7 +33,8 @@ _WARM_UP_ROUNDS = 3
 """No warm-up is expected to take longer than so many rounds: calls that are alike settle soon."""
 _BLOCK_MARGIN = 1.25
 _MORE_STEPS = 0.5
-"""Of a turn, where a block has several: they have one more at random."""
+"""What each of several turns has more on average. A single turn has one step more at random as well, which the overhead
+of its replicate covers."""
 _USUAL_ARMS = 3
 _CROWDING = 0.5
 """By what share launches start more slowly that start together and have a core each; by less where cores are left."""

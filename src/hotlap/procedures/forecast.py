@@ -164,11 +164,15 @@ def _looks_forecast(trials: Trials, prospects: Sequence[Prospect]) -> Forecast:
     switched, launched = split(prospects)
     waiting, count, seconds = list(_settings(launched)), 0, 0.0
     screening = _that_fits(trials, _screenings_of_switched(trials, switched), 0.0) if switched else None
-    while screening is not None:
+    if screening is not None:
+        count, seconds = screening.launches, screening.seconds
+    while waiting:
+        screening = _that_fits(trials, screenings(trials, plans_of.EMPTY, waiting), seconds)
+        if screening is None:
+            break
         count += screening.launches
         seconds += screening.seconds
-        waiting = waiting if screening.one_launch else waiting[screening.settings :]
-        screening = _that_fits(trials, screenings(trials, plans_of.EMPTY, waiting), seconds) if waiting else None
+        waiting = waiting[screening.settings :]
     return Forecast.of(Launches(count, seconds, _FIRST))
 
 
