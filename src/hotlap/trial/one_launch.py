@@ -28,13 +28,11 @@ from hotlap.records import (
 )
 from hotlap.trial.child import Child
 from hotlap.trial.turns import (
-    MOST_VOID,
     Rounds,
     RoundsInTurns,
     all_ended_well,
     deadline_of,
     no_rounds,
-    seconds_of,
     seconds_per_sample,
     warm_up,
 )
@@ -107,17 +105,8 @@ class _Turns:
             return
         # A switch that more than one step feels is made less often.
         request = msgspec.structs.replace(request, block_turns=max(1, request.block_turns // lead_in))
-        one_round = RoundsInTurns(request, steps, lambda arm, it: self._block(arm, Proceed(steps=it, lead_in=lead_in)))
-        void_rounds = 0
-        while len(self._rounds) < request.rounds and void_rounds <= MOST_VOID * request.rounds:
-            if time.perf_counter() + seconds_of([it.blocks for it in self._rounds], request, lead_in) > deadline:
-                return
-            blocks = one_round.take()
-            if blocks is None:
-                return
-            if any(it.allocator_retries for it in blocks):
-                void_rounds += 1
-                continue
+        rounds = RoundsInTurns(request, steps, lambda arm, it: self._block(arm, Proceed(steps=it, lead_in=lead_in)))
+        for blocks in rounds.until(deadline, lead_in):
             self._rounds.append(_Round(blocks, child.steps_done))
 
     def _block(self, arm: int, order: Proceed) -> Block | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from hotlap.measure.speed import fewest_warm_up_steps, warmed_up
 from hotlap.records import Assignment, Block, Completed, Proceed, Run, Stopped, TurnRequest
@@ -23,7 +23,7 @@ _MARGIN = 1.25
 """A block is planned longer than necessary by this factor, since step times vary."""
 _STEPS_AFTER_A_SUSPENSION = 3
 _LONGEST_BLOCK_STEPS = 1_000_000
-MOST_VOID = 0.5
+_MOST_VOID = 0.5
 """Of the wanted rounds. A void one is repeated: in one of its blocks an allocator had to free its cache and try again,
 which takes several steps' time, and happens because the other arms hold the memory."""
 
@@ -59,20 +59,7 @@ def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list
             children[arm].freeze()
         return block
 
-    one_round = RoundsInTurns(request, steps, turn)
-    rounds: list[list[Block]] = []
-    void_rounds = 0
-    while len(rounds) < request.rounds and void_rounds <= MOST_VOID * request.rounds:
-        if time.perf_counter() + seconds_of(rounds, request, _lead_in(request)) > deadline:
-            break
-        blocks = one_round.take()
-        if blocks is None:
-            return rounds
-        if any(it.allocator_retries for it in blocks):
-            void_rounds += 1
-            continue
-        rounds.append(blocks)
-    return rounds
+    return list(RoundsInTurns(request, steps, turn).until(deadline, _lead_in(request)))
 
 
 class RoundsInTurns:
@@ -90,6 +77,28 @@ class RoundsInTurns:
         self._turn = turn
         self._order = list(range(len(steps)))
         self._random = random.Random(request.order_seed)
+
+    def until(self, deadline: float, lead_in: int) -> Iterator[list[Block]]:
+        """The wanted rounds, as many as there is time for while all arms go on; void ones are repeated, up to a share.
+        So many steps lead in each turn."""
+        wanted, done, void = self._request.rounds, 0, 0
+        longest = 0.0
+        while done < wanted and void <= _MOST_VOID * wanted and time.perf_counter() + longest <= deadline:
+            blocks = self.take()
+            if blocks is None:
+                return
+            if any(it.allocator_retries for it in blocks):
+                void += 1
+                continue
+            done += 1
+            longest = self._likely_seconds(blocks, lead_in)
+            yield blocks
+
+    def _likely_seconds(self, blocks: Sequence[Block], lead_in: int) -> float:
+        """The longest time that another round is likely to take, judging by this one: the margin covers what leads in
+        one turn."""
+        uncounted = (lead_in + 1) * (self._request.block_turns - 1)  # a turn may have one step more
+        return _MARGIN * sum(it.wall_seconds * (1 + uncounted / it.steps) for it in blocks)
 
     def take(self) -> list[Block] | None:
         """The blocks of one round, in the order of the arms; None where an arm is over."""
@@ -124,7 +133,7 @@ def is_cramped(runs: Sequence[Run], request: TurnRequest) -> bool:
     """Whether so many rounds were void, since an arm's allocator found no memory next to the others, that arms had
     better not be alive together."""
     void_rounds = max((_void_rounds(run.blocks[run.warm_up_blocks :], request.block_turns) for run in runs), default=0)
-    return len(runs) > 1 and void_rounds > MOST_VOID * request.rounds
+    return len(runs) > 1 and void_rounds > _MOST_VOID * request.rounds
 
 
 def _void_rounds(blocks: Sequence[Block], turns: int) -> int:
@@ -135,13 +144,6 @@ def _void_rounds(blocks: Sequence[Block], turns: int) -> int:
 def deadline_of(request: TurnRequest) -> float:
     """On the clock of ``time.perf_counter``, when a replicate that begins now must be over."""
     return math.inf if request.most_seconds is None else time.perf_counter() + request.most_seconds
-
-
-def seconds_of(rounds: Sequence[Sequence[Block]], request: TurnRequest, lead_in: int) -> float:
-    """The longest time that another round is likely to take, judging by the last one; so many steps lead in each
-    turn, which may have one more."""
-    uncounted = (lead_in + 1) * request.block_turns
-    return _MARGIN * sum(it.wall_seconds * (1 + uncounted / it.steps) for it in rounds[-1]) if rounds else 0.0
 
 
 def start_together(children: Sequence[Child], deadline: float = math.inf, *, all_needed: bool = False) -> bool:
