@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
 from fake_findings import answered_by, each_answered_by
 from fake_levers import lever, named
@@ -16,7 +17,7 @@ from hotlap.levers.api import Lever
 from hotlap.levers.support.switching import Switch
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
-from hotlap.records import Kept, Replicate, Study, TurnRequest
+from hotlap.records import Kept, Replicate, Seen, Skipped, Study, TurnRequest
 
 EFFECTS = {setting("mixed-precision"): Effect(compute=0.6), setting("huge-pages"): Effect(compute=0.97)}
 
@@ -164,3 +165,27 @@ def test_the_budget_that_is_advised_is_not_that_of_trials_one_by_one(budget: flo
     assert study.needed_seconds <= 2 * 220.0
     advised, _ = six_levers(0.1, study.needed_seconds, 0)
     assert advised.verification is not None
+
+
+class CutOff(Recording):
+    """Its replicates end with their time, after so many rounds."""
+
+    rounds_done = 2
+
+    def take_turns(self, request: TurnRequest) -> Replicate:
+        whole = super().take_turns(request)
+        return msgspec.structs.replace(whole, rounds=tuple(it[: self.rounds_done] for it in whole.rounds))
+
+
+@pytest.mark.parametrize("budget", [120.0, 140.0])
+@pytest.mark.parametrize(("rounds", "is_shown"), [(1, False), (2, True)])
+def test_a_first_measurement_that_ends_with_its_time_shows_what_two_rounds_do(
+    monkeypatch: pytest.MonkeyPatch, budget: float, rounds: int, is_shown: bool
+) -> None:
+    monkeypatch.setattr(CutOff, "rounds_done", rounds)
+    executor = CutOff(FakeScript(effects=EFFECTS, startup_seconds=4.0, compute=0.1), 0)
+    study = tune(WORKLOAD, Options(budget_seconds=budget), executor, levers=LEVERS, clock=executor.clock)
+    assert study.status == "quick-look", study.status_text
+    verdicts = {it.lever: it.verdict for it in study.outcomes}
+    shown = verdicts["mixed-precision"]
+    assert isinstance(shown, Seen if is_shown else Skipped), shown

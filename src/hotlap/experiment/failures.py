@@ -8,15 +8,20 @@ from hotlap.experiment.costs import FEWEST_ROUNDS_OF_A_SHORT_SCRIPT
 from hotlap.records import Completed, Crashed, Ending, Replicate, Run, Stopped
 from hotlap.wording import ending_text
 
+FEWEST_ROUNDS_OF_A_GLANCE = 2
+"""A single round cannot be told from a disturbance."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A replicate without numbers: which arm ended it, and how. ``cut``: no arm did; the time was over."""
+    """A replicate without numbers: which arm ended it, and how. ``cut``: no arm did; the time was over. ``begun`` is
+    what a first measurement may still use of it, since all arms went through two rounds."""
 
     arm: int
     ending: Ending
     reason: str
     cut: bool = False
+    begun: Replicate | None = None
 
 
 def failure_of(turns: Replicate) -> Failure | None:
@@ -35,7 +40,8 @@ def failure_of(turns: Replicate) -> Failure | None:
         return None
     ended = next((i for i, run in enumerate(turns.runs) if isinstance(run.ending, Completed)), None)
     if ended is None:
-        return Failure(0, Stopped(), "The budget ended before the replicate was complete.", cut=True)
+        begun = turns if all(len(it) >= FEWEST_ROUNDS_OF_A_GLANCE for it in turns.rounds) else None
+        return Failure(0, Stopped(), "The budget ended before the replicate was complete.", cut=True, begun=begun)
     return Failure(ended, Completed(), "The script ended before the replicate was complete.")
 
 

@@ -11,13 +11,7 @@ from functools import partial
 import msgspec
 
 from hotlap import plan as plans_of
-from hotlap.experiment.costs import (
-    FEWEST_ROUNDS,
-    MOST_ROUNDS,
-    USUAL_ROUNDS,
-    Costs,
-    Shape,
-)
+from hotlap.experiment.costs import FEWEST_ROUNDS, MOST_ROUNDS, USUAL_ROUNDS, Costs, Shape
 from hotlap.experiment.failures import Failure, failure_of
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
@@ -61,6 +55,9 @@ _SUSPENDED_BLOCK_SECONDS = 2.0
 _SHORTEST_LIMIT_SECONDS = 5.0
 _STARTUP_SHARE = 0.4
 _BLOCK_SHARE = 0.15
+_COMPILING_SECONDS = 60.0
+"""What a lever that compiles may take to start in a process that switches, if so much is left: many models take more
+than half a minute, and one that is cut has cost as much as a whole measurement."""
 _SLOWEST_STEP = 100
 """How many times longer than the baseline's a single step of a launch may be: it may be in float64, compile, or be
 followed by an evaluation."""
@@ -326,7 +323,9 @@ class Trials:
         """
         assignments = tuple(map(self._assigned, arms))
         if one_launch and any(one.lever in self.slow_levers for it in assignments for one in it.plan.settings):
-            assignments = tuple(map(_compiling_in_a_block, assignments))
+            before_it = self.costs.startup_seconds + self.shortest_limit_seconds
+            limit = min(_COMPILING_SECONDS, self.options.startup_limit_seconds, self.left_seconds - before_it)
+            assignments = tuple(_compiling_in_a_block(it, limit) for it in assignments)
 
         def ask(compiling: Sequence[bool]) -> list[Replicate]:
             request = TurnRequest(
@@ -494,7 +493,7 @@ class Trials:
         self.rounds = min(self.rounds, self.costs.shape.most_rounds)
 
 
-def _compiling_in_a_block(assignment: Assignment) -> Assignment:
+def _compiling_in_a_block(assignment: Assignment, least_seconds: float) -> Assignment:
     """The same for a process that switches: what a lever compiles is a part of its first block, not of the start."""
-    longest = max(assignment.block_limit_seconds, assignment.startup_limit_seconds)
+    longest = max(assignment.block_limit_seconds, assignment.startup_limit_seconds, least_seconds)
     return msgspec.structs.replace(assignment, block_limit_seconds=longest)

@@ -259,8 +259,14 @@ def can_switch(lever: Lever, setting: Setting) -> bool:
 
 
 def affordable_screening(trials: Trials, possible: Iterable[Screening], launches: int = 1) -> Screening | None:
-    """The first screening that the time allows so many times; None if it allows none."""
-    return next((it for it in possible if trials.fits(launches * most_seconds(trials, it))), None)
+    """The first screening that the time allows so many times or, if it allows none, as often as possible; None if it
+    allows none at all."""
+    known = list(possible)
+    for times in range(launches, 0, -1):
+        found = next((it for it in known if trials.fits(times * most_seconds(trials, it))), None)
+        if found is not None:
+            return found
+    return None
 
 
 def most_seconds(trials: Trials, screening: Screening) -> float:
@@ -401,8 +407,8 @@ def _next_screening(
     if together and trials.options.goal.is_of_speed:
         for count in range(len(together), 0, -1):  # as many as the time allows, the most promising ones
             possible = tuple(screenings_in_one_launch(trials, incumbent, together[:count]))
-            lengths = (affordable_screening(trials, possible, launches) for launches in (manner.launches, 1))
-            screening = next(filter(None, lengths), None) or _shortest(trials, possible, together[:count])
+            screening = affordable_screening(trials, possible, manner.launches)
+            screening = screening or _shortest(trials, possible, together[:count])
             if screening is not None:
                 return screening, together[:count]
     of_launches = screenings(trials, incumbent, waiting, fewer_first=manner.fewer_first)
@@ -424,13 +430,14 @@ def _take(
     arms = [incumbent] * screening.references + [plans_of.with_setting(incumbent, it) for it in group]
     names = ", ".join(plans_of.describe(it) for it in group)
     draft.report("screening", f"A first measurement of {names}", replicates_planned=1)
-    return trials.take_replicate(
+    turns = trials.take_replicate(
         arms,
         rounds=screening.rounds,
         purpose=f"screening {plans_of.key(incumbent)} {names}",
         shape=screening.shape,
         one_launch=screening.one_launch,
     )
+    return turns.begun if isinstance(turns, Failure) and turns.begun is not None else turns
 
 
 def is_hopeful(it: Screened, delta: float, noise: float) -> bool:
