@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -189,3 +189,24 @@ def test_a_first_measurement_that_ends_with_its_time_shows_what_two_rounds_do(
     verdicts = {it.lever: it.verdict for it in study.outcomes}
     shown = verdicts["mixed-precision"]
     assert isinstance(shown, Seen if is_shown else Skipped), shown
+
+
+QUIET: Mapping[str, float] = {"launch_noise": 0.006, "round_noise": 0.02}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("budget", "startup", "feed"), [(200.0, 4.0, Effect(data=0.2)), (345.0, 10.0, Effect(compute=0.9))]
+)
+def test_launches_of_their_own_leave_time_for_a_look_at_what_a_process_can_switch(
+    budget: float, startup: float, feed: Effect, seed: int
+) -> None:
+    """A small gain that needs launches of its own was measured twice and verified, and the large one never seen."""
+    effects = {setting("half"): Effect(compute=0.6), setting("feed"): feed}
+    script = FakeScript(data=0.005, compute=0.05, startup_seconds=startup, effects=effects, **QUIET)
+    executor = Recording(script, seed)
+    others = (lever("pages", proof="exact"), lever("feed", proof="exact"))
+    levers = named(*map(switchable, ("half", "step", "idle")), *others)
+    study = tune(WORKLOAD, Options(budget_seconds=budget), executor, levers=levers, clock=executor.clock)
+    assert "half" in {it.lever for it in study.plan.settings}, study.status_text
+    assert study.verification is not None and executor.seconds <= budget
