@@ -9,14 +9,14 @@ import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
 from hotlap.experiment.draft import StudyDraft, say_nothing
-from hotlap.experiment.failures import Failure
+from hotlap.experiment.failures import Failure, failure_of
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.replicates import Design, anything, replicate
 from hotlap.experiment.stages import begin, blank_study
 from hotlap.experiment.trials import Trials
 from hotlap.plan import setting
-from hotlap.records import Plan, Progress, Replicate, Stopped, TimedOut, TurnRequest
+from hotlap.records import Plan, Progress, Replicate, Run, Stopped, TimedOut, TurnRequest
 
 SLOW = Plan(settings=(setting("stuck"),))
 
@@ -134,3 +134,17 @@ def test_progress_may_be_of_more_arms_than_are_compared() -> None:
     replicate(lab.trials, lab.draft, design)
     assert [it.text for it in lab.told] == ["Four: replicate 1 of 2", "Four: replicate 2 of 2"]
     assert all(it.running is None for it in lab.told)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "is_of_use"),
+    [((), False), (((), ()), False), (((1.0,), (1.0,)), False), (((1.0, 1.0), (1.0, 1.0)), True)],
+)
+def test_of_a_cut_replicate_a_first_measurement_needs_two_rounds(
+    rounds: tuple[tuple[float, ...], ...], is_of_use: bool
+) -> None:
+    run = Run(plan=Plan(), ending=Stopped())
+    turns = Replicate(runs=(run, run), rounds=rounds)
+    failure = failure_of(turns)
+    assert failure is not None and failure.cut
+    assert failure.begun == (turns if is_of_use else None)

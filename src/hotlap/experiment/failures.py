@@ -40,7 +40,7 @@ def failure_of(turns: Replicate) -> Failure | None:
         return None
     ended = next((i for i, run in enumerate(turns.runs) if isinstance(run.ending, Completed)), None)
     if ended is None:
-        begun = turns if all(len(it) >= FEWEST_ROUNDS_OF_A_GLANCE for it in turns.rounds) else None
+        begun = turns if min(map(len, turns.rounds), default=0) >= FEWEST_ROUNDS_OF_A_GLANCE else None
         return Failure(0, Stopped(), "The budget ended before the replicate was complete.", cut=True, begun=begun)
     return Failure(ended, Completed(), "The script ended before the replicate was complete.")
 
