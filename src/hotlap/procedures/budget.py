@@ -92,9 +92,12 @@ def allows_a_proof(trials: Trials, switched: Sequence[Setting] = ()) -> bool:
     it."""
     if trials.options.quick:
         return False
-    looks = list(screenings_in_one_launch(trials, plans_of.EMPTY, switched[:_SCREENED]))
-    look_seconds = looks[-1].seconds if looks else 0.0
-    return least_proof_seconds(trials) + look_seconds <= _left(trials)
+    return least_proof_seconds(trials) + shortest_look_seconds(trials, switched[:_SCREENED]) <= _left(trials)
+
+
+def shortest_look_seconds(trials: Trials, switched: Sequence[Setting]) -> float:
+    """The seconds of the shortest launch in which a process switches between all of these; 0 if there is none."""
+    return min((it.seconds for it in screenings_in_one_launch(trials, plans_of.EMPTY, switched)), default=0.0)
 
 
 def least_proof_seconds(trials: Trials) -> float:

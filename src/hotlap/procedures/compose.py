@@ -20,6 +20,7 @@ from hotlap.experiment.failures import Failure
 from hotlap.experiment.findings import precedence
 from hotlap.experiment.trials import Trials
 from hotlap.measure.speed import error_within_launch
+from hotlap.procedures.budget import shortest_look_seconds
 from hotlap.procedures.combine import FEW, Combination, combine, shows_gain
 from hotlap.procedures.prospects import Prospect
 from hotlap.procedures.screen import (
@@ -30,7 +31,6 @@ from hotlap.procedures.screen import (
     is_out_of_sight,
     screen,
     screen_one,
-    screenings_in_one_launch,
     screenings_of_plans,
 )
 from hotlap.procedures.verdicts import no_gain_within_launch
@@ -120,7 +120,7 @@ def compose(
         launched_after = partial(_only, names, after)
         rest = compose(trials, draft, launched, launched_after, noise=noise)
         return Composition(rest.parts, {**rest.left, **not_added, **_waiting(slow)})
-    look_seconds = _shortest_look(trials, switched)
+    look_seconds = shortest_look_seconds(trials, [setting for it in switched for setting in it.settings])
     trials.reserve_seconds += look_seconds  # for what a process can switch, which was not measured at all yet
     hopeful = screen(trials, draft, plans_of.EMPTY, launched, noise=noise, again=True) if launched else {}
     parts, left = _one_on_top_of_another(trials, draft, launched, hopeful, after, noise)
@@ -132,12 +132,6 @@ def compose(
         switched, _ = split([it for it in after(base, run) if it.lever.name not in screened_names])
     added, not_added = switched_on_top(trials, draft, base, switched, noise, to_come) if switched else ([], {})
     return Composition((*parts, *added), {**left, **not_added})
-
-
-def _shortest_look(trials: Trials, switched: Sequence[Prospect]) -> float:
-    """The seconds of the shortest launch in which a process switches between all of these."""
-    settings = [it for prospect in switched for it in prospect.settings]
-    return min((it.seconds for it in screenings_in_one_launch(trials, plans_of.EMPTY, settings)), default=0.0)
 
 
 def faster_together(trials: Trials, found: Composition, prospects: Sequence[Prospect], noise: float) -> Composition:
