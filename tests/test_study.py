@@ -416,6 +416,7 @@ def test_keys_of_earlier_studies_of_this_format_are_found() -> None:
     workload = Workload(kind="script", target="t.py", directory="/", python="python")
     assignment = Assignment(workload=workload, plan=Plan(), seed=0)
     assert request_key("launch", LaunchRequest(assignment=assignment, steps=3)) == "cb34cc66c85f0a12"
+    assert request_key("launch", LaunchRequest(assignment=assignment, steps=3, loads_code=True)) == "cb34cc66c85f0a12"
     assert request_key("turns", TurnRequest(arms=(assignment,))) == "0f304e1e72b3151c"
     assert request_key("turns", TurnRequest(arms=(assignment,), compiles_all=True)) == "0f304e1e72b3151c"
 

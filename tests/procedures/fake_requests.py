@@ -45,7 +45,7 @@ def swept(arm: Assignment) -> tuple[Setting, ...]:
     return sweep.settings if sweep is not None else ()
 
 
-_COMPILES_ALL = "compiles_all"
+_ON_COMPILING = ("compiles_all", "loads_code")
 
 
 def told(value: object) -> object:
@@ -58,7 +58,9 @@ def told(value: object) -> object:
     if isinstance(value, Workload):
         return value.kind
     fields = ((it.name, getattr(value, it.name), it.default) for it in msgspec.structs.fields(value))
-    fields_told = {name: told(given) for name, given, default in fields if given != default and name != _COMPILES_ALL}
+    fields_told = {
+        name: told(given) for name, given, default in fields if given != default and name not in _ON_COMPILING
+    }
     return {type(value).__name__: fields_told} if isinstance(value, Instrument) else fields_told
 
 

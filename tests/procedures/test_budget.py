@@ -30,6 +30,7 @@ from hotlap.records import (
     Replicate,
     Run,
     Seen,
+    Setting,
     Skipped,
     Study,
     TimedOut,
@@ -295,13 +296,15 @@ def test_only_the_first_replicate_is_taken_to_compile() -> None:
         turns = made.take_turns(TurnRequest(arms=tuple(_assignment(it, Options()) for it in arms), rounds=8))
         costs.learn_replicate(turns, arms, made.seconds, compiles_all=compiles_all)
 
-    def extra(count: int) -> float:
-        return costs.of_replicates(arms, count, 8) - costs.of_replicates([Plan()] * 3, count, 8)
+    def extra(count: int, compiles_all: bool = True) -> float:
+        plain = costs.of_replicates([Plan()] * 3, count, 8)
+        return costs.of_replicates(arms, count, 8, compiles_all=compiles_all) - plain
 
     learn(30.0, compiles_all=True)
     assert extra(5) == pytest.approx(30.0 + 4 * 30.0 / 4, rel=0.1), "later ones load what was compiled: not yet known"
     learn(4.0, compiles_all=False)
     assert extra(5) == pytest.approx(30.0 + 4 * 4.0, rel=0.1)
+    assert extra(3, compiles_all=False) == pytest.approx(3 * 4.0, rel=0.1), "those that follow the first ones"
 
 
 def test_what_a_process_that_switches_compiled_is_expected_of_first_runs() -> None:
@@ -311,21 +314,41 @@ def test_what_a_process_that_switches_compiled_is_expected_of_first_runs() -> No
     request = TurnRequest(arms=tuple(_assignment(it, Options()) for it in arms), rounds=8)
     turns, switched = (made.take_turns(msgspec.structs.replace(request, one_launch=it)) for it in (False, True))
 
-    def extras() -> tuple[float, float, float]:
+    def extras() -> tuple[float, float]:
         return (
             costs.of_launch(late, 10) - costs.of_launch(Plan(), 10),
-            costs.of_launches([(late, 10)] * 2, at_once=2) - costs.of_launches([(Plan(), 10)] * 2, at_once=2),
             costs.of_replicates(arms, 5, 8) - costs.of_replicates([Plan()] * 3, 5, 8),
         )
 
-    assert extras() == (0.0, 0.0, 0.0)
+    assert extras() == (0.0, 0.0)
     costs.learn_one_launch(arms, switched)
-    assert extras() == pytest.approx((30.0, 60.0, 30.0 + 4 * 30.0 / 4))
+    assert extras() == pytest.approx((30.0, 30.0 + 4 * 30.0 / 4))
     quick = tuple(msgspec.structs.replace(it, blocks=it.blocks[1:]) for it in switched.runs)
     costs.learn_one_launch(arms, msgspec.structs.replace(switched, runs=quick))
-    assert extras() == pytest.approx((30.0, 60.0, 30.0 + 4 * 30.0 / 4)), "that one loaded the code"
+    assert extras() == pytest.approx((30.0, 30.0 + 4 * 30.0 / 4)), "that one loaded the code"
     costs.learn_replicate(turns, arms, made.seconds)
-    assert extras()[2] == pytest.approx(5 * 30.0, rel=0.1), "as later ones were seen to start"
+    assert extras()[1] == pytest.approx(5 * 30.0, rel=0.1), "as later ones were seen to start"
+
+
+def test_launches_of_a_proof_are_expected_to_load_what_a_process_that_switched_compiled() -> None:
+    """Where the graphs are the same: another lever of the model changes them, and one beside the model does not."""
+    costs = Costs(2.0, Shape(step_seconds=0.02), slow_levers=["late"], beside_graphs=["pages"])
+    late, pages = Plan(settings=(LATE,)), Plan(settings=(LATE, Setting(lever="pages")))
+    rounded = Plan(settings=(LATE, Setting(lever="precision")))
+    made = FakeExecutor(FakeScript(effects={LATE: Effect(startup_seconds=30.0)}))
+    arms = [Plan(), Plan(), late]
+    request = TurnRequest(arms=tuple(_assignment(it, Options()) for it in arms), rounds=8, one_launch=True)
+
+    def extra(plan: Plan, at_once: int = 2) -> float:
+        plain = [(Plan(), 10), (Plan(), 10)]
+        return costs.of_launches([(Plan(), 10), (plan, 10)], at_once=at_once) - costs.of_launches(
+            plain, at_once=at_once
+        )
+
+    assert extra(late) == 0.0, "nothing is known of it"
+    costs.learn_one_launch(arms, made.take_turns(request))
+    assert [extra(late), extra(pages), extra(rounded)] == pytest.approx([30.0 / 4, 30.0 / 4, 30.0])
+    assert extra(late, at_once=1) == pytest.approx(30.0 / 4)
 
 
 def test_a_faster_plan_needs_more_steps_for_its_blocks() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -13,7 +15,7 @@ from test_together import QUIET, Counting, chosen, outcomes, switchable
 from hotlap.experiment.options import Options
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
-from hotlap.records import Failed, Kept, Replicate, Study, TurnRequest
+from hotlap.records import Failed, Kept, LaunchRequest, Replicate, Run, Study, TurnRequest
 
 COMPILED = "compile"
 SMALL, CLEAR = Effect(optimizer=0.85), Effect(compute=0.6)
@@ -25,19 +27,27 @@ def script(first: Effect, **compiled: object) -> FakeScript:
 
 
 class Loading(Counting):
-    """After a launch that was alone compiled, replicates load the code in a tenth of the time, if they may."""
+    """After a launch that was alone compiled, others load the code in a tenth of the time, if they may."""
 
     script: FakeScript
 
     def take_turns(self, request: TurnRequest) -> Replicate:
+        with self.loading(not request.compiles_all):
+            return super().take_turns(request)
+
+    def launch(self, request: LaunchRequest) -> Run:
+        with self.loading(request.loads_code):
+            return super().launch(request)
+
+    @contextmanager
+    def loading(self, may_load: bool) -> Iterator[None]:
         whole = self.script
-        done = any(it.one_launch and COMPILED in levers(it) for it in self.replicates)
-        if done and not request.compiles_all:
+        if may_load and any(it.one_launch and COMPILED in levers(it) for it in self.replicates):
             slow = whole.effects[setting(COMPILED)]
             quick = replace(slow, startup_seconds=slow.startup_seconds / 10)
             self.script = replace(whole, effects={**whole.effects, setting(COMPILED): quick})
         try:
-            return super().take_turns(request)
+            yield
         finally:
             self.script = whole
 
@@ -46,7 +56,7 @@ def levers(request: TurnRequest) -> set[str]:
     return {it.lever for arm in request.arms for it in arm.plan.settings}
 
 
-def searched(made: FakeScript, budget_seconds: float, seed: int = 0) -> tuple[Study, Counting]:
+def searched(made: FakeScript, budget_seconds: float, seed: int = 0) -> tuple[Study, Loading]:
     slow = replace(switchable(COMPILED), starts_slowly=True)
     known = named(switchable("first"), switchable("idle"), slow, lever("pages"))
     executor = Loading(made, seed)
@@ -156,3 +166,13 @@ def test_launches_before_it_leave_it_time(monkeypatch: pytest.MonkeyPatch, seed:
     executor = Loading(made, seed)
     study = tune(WORKLOAD, Options(budget_seconds=350.0), executor, levers=known, clock=executor.clock)
     assert COMPILED in chosen(study) and executor.seconds <= 350.0
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("budget_seconds", [250.0, 255.0, 265.0])
+def test_its_proof_loads_what_its_first_measurement_compiled(budget_seconds: float, seed: int) -> None:
+    """A proof that compiled it again would leave no time for the replicates."""
+    study, executor = searched(script(SMALL), budget_seconds, seed)
+    assert COMPILED in chosen(study) and executor.seconds <= budget_seconds
+    proofs = [it for it in executor.launched if COMPILED in {one.lever for one in it.assignment.plan.settings}]
+    assert proofs and all(it.loads_code for it in proofs)

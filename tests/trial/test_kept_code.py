@@ -159,7 +159,9 @@ def assignment(script: Path, plan: Plan = Plan()) -> Assignment:  # noqa: B008
 
 
 @pytest.mark.parametrize("mode", ["namespaces", "fence", "none"])
-def test_a_launch_begins_with_an_empty_folder_unless_it_takes_turns(tmp_path: Path, mode: ProtectionMode) -> None:
+def test_a_launch_begins_with_an_empty_folder_unless_it_takes_turns_or_loads_code(
+    tmp_path: Path, mode: ProtectionMode
+) -> None:
     """The first launches of a study say what compiling costs. An arm that starts beside others keeps nothing."""
     script = written(tmp_path, "project/train.py", STORING.format(expected=[]))
     executor = LocalExecutor(tmp_path / "runs", isolation=Isolation(mode=mode, unprotected=mode == "none"))
@@ -175,6 +177,9 @@ def test_a_launch_begins_with_an_empty_folder_unless_it_takes_turns(tmp_path: Pa
     for arms, one_launch in ((1, False), (2, True)):
         taken = executor.take_turns(TurnRequest(arms=(assignment(script),) * arms, one_launch=one_launch))
         assert all(isinstance(it.ending, Completed) for it in taken.runs), taken.runs
+    loading = LaunchRequest(assignment=assignment(script), steps=1, loads_code=True)
+    for runs in ([executor.launch(loading)], executor.launch_together([loading, loading])):
+        assert all(it.ending == Completed() for it in runs), runs
     script.write_text(STORING.format(expected=[]), encoding="utf-8")
     taken = executor.take_turns(TurnRequest(arms=(assignment(script),), compiles_all=True))
     assert isinstance(taken.runs[0].ending, Completed), taken.runs

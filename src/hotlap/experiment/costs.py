@@ -15,7 +15,7 @@ from statistics import fmean, median, median_low
 
 from hotlap.experiment.starts import Starts
 from hotlap.measure.speed import fewest_warm_up_steps
-from hotlap.records import Plan, Replicate, Run
+from hotlap.records import Plan, Replicate, Run, Setting
 
 FEWEST_ROUNDS = 8
 FEWEST_ROUNDS_OF_A_SHORT_SCRIPT = 3
@@ -87,21 +87,30 @@ class Costs:
 
     ``overhead_seconds`` is what a launch of the baseline adds to a replicate besides its rounds: start-up and warm-up,
     less what arms do at the same time. ``shape`` says how blocks are cut; the time of a step comes from the first run,
-    and is corrected by every replicate. ``slow_levers`` are those whose launches start slowly, since they compile.
+    and is corrected by every replicate. ``slow_levers`` are those whose launches start slowly, since they compile, and
+    ``beside_graphs`` those with which the same graphs are compiled as without them.
     """
 
     def __init__(
-        self, startup_seconds: float, shape: Shape, *, cores: int = 1, slow_levers: Collection[str] = ()
+        self,
+        startup_seconds: float,
+        shape: Shape,
+        *,
+        cores: int = 1,
+        slow_levers: Collection[str] = (),
+        beside_graphs: Collection[str] = (),
     ) -> None:
         self.shape = shape
         self.starts = Starts(startup_seconds, cores)
         self._slow_levers = slow_levers
+        self._beside_graphs = beside_graphs
         self._cores = max(1, cores)
         self._overheads: deque[float] = deque(maxlen=_REMEMBERED_REPLICATES)
         self._step_seconds: deque[float] = deque([shape.step_seconds], maxlen=_REMEMBERED_REPLICATES)
         self._extra_startup = _by_lever()
         self._extra_of_first_runs = _by_lever()
         self._compile_seconds: dict[str, float] = {}
+        self._compiled: set[frozenset[Setting]] = set()
         self._built: set[Plan] = set()
         self._speedups: dict[Plan, float] = {}
 
@@ -140,12 +149,15 @@ class Costs:
         launches = sum(overhead + self._extra(plan) for plan in plans)
         return launches + len(plans) * rounds * cut.round_seconds
 
-    def of_replicates(self, plans: Sequence[Plan], count: int, rounds: int, *, at_once: int = 1) -> float:
-        """So many replicates with these arms, of which ``at_once`` start together; in the first one all is compiled."""
+    def of_replicates(
+        self, plans: Sequence[Plan], count: int, rounds: int, *, at_once: int = 1, compiles_all: bool = True
+    ) -> float:
+        """So many replicates with these arms, of which ``at_once`` start together; with ``compiles_all`` everything is
+        compiled in the first one."""
         groups = [min(at_once, count - first) for first in range(0, count, at_once)]
         saved = sum(self.starts.saved(it, len(plans)) for it in groups)
         one = self.of_replicate(plans, rounds)
-        compiling = sum(self._extra(it, first_run=True) - self._extra(it) for it in plans)
+        compiling = sum(self._extra(it, first_run=compiles_all) - self._extra(it) for it in plans)
         return max(len(groups) * one, count * one - saved) + max(0.0, compiling)
 
     def of_one_launch(self, plans: Sequence[Plan], rounds: int, shape: Shape | None = None) -> float:
@@ -170,12 +182,12 @@ class Costs:
         return self.startup_seconds + self._extra(plan, first_run=True) + self.of_steps(steps)
 
     def of_launches(self, wanted: Sequence[tuple[Plan, int]], *, at_once: int) -> float:
-        """Children with so many steps each, of which ``at_once`` run at the same time."""
-        if at_once < 2 or len(wanted) < 2:
-            return sum(self.of_launch(plan, steps) for plan, steps in wanted)
-        beside = self._start_beside(min(at_once, len(wanted)))
-        starts = (beside + self._extra(plan, first_run=True) for plan, _ in wanted)
-        return sum(starts) + sum(self.of_steps(steps) for _, steps in wanted)
+        """Children with so many steps each, of which ``at_once`` run at the same time. They load what a process that
+        switched has compiled."""
+        together = min(at_once, len(wanted))
+        start = self.startup_seconds if together < 2 else self._start_beside(together)
+        extras = (self._extra(plan, first_run=self._graphs(plan) not in self._compiled) for plan, _ in wanted)
+        return len(wanted) * start + sum(extras) + sum(self.of_steps(steps) for _, steps in wanted)
 
     def of_steps(self, steps: int) -> float:
         """So many steps of the baseline, with what the script does between them."""
@@ -216,12 +228,17 @@ class Costs:
             self.shape = replace(self.shape, step_seconds=median_low(self._step_seconds))
 
     def learn_one_launch(self, plans: Sequence[Plan], turns: Replicate) -> None:
-        """Remember for how long a process that switched between these plans compiled: so long do first runs."""
+        """Remember what a process that switched between these plans compiled, and for how long, as first runs do."""
         for plan, run in zip(plans, turns.runs, strict=True):
+            self._compiled.add(self._graphs(plan))
             slow = {it.lever for it in plan.settings if it.lever in self._slow_levers}
             for lever in slow:
                 known = self._compile_seconds.get(lever, 0.0)
                 self._compile_seconds[lever] = max(known, _seconds_besides_steps(run) / len(slow))
+
+    def _graphs(self, plan: Plan) -> frozenset[Setting]:
+        """What decides which graphs are compiled with this plan."""
+        return frozenset(it for it in plan.settings if it.lever not in self._beside_graphs)
 
     def _learn_speedups(self, plans: Sequence[Plan], turns: Replicate) -> None:
         """Remember how many times as fast as the unmodified script, the first arm, each of the others was."""

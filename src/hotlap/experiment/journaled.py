@@ -44,10 +44,12 @@ _ABSENT = (
     b',"towards":"above"',
     b',"compiles_all":false',
     b',"compiles_all":true',
+    b',"loads_code":false',
+    b',"loads_code":true',
 )
 """Fields that requests did not have when the present format began, as JSON with their defaults (``,"name":null``): left
-out of keys, which thus stay those of studies that were made before. Of ``compiles_all`` both values are: replicates
-differ by the order of their arms anyway."""
+out of keys, which thus stay those of studies that were made before. Of ``compiles_all`` and ``loads_code`` both values
+are: they change how a launch starts, and not what it is for."""
 
 
 class JournaledExecutor:

@@ -189,7 +189,8 @@ class _Loop:
         return self._design.rounds or self._trials.rounds
 
     def _cost(self, count: int) -> float:
-        return self._trials.replicates_seconds(self._design.arms, count, self._rounds)
+        first = not self._replicates
+        return self._trials.replicates_seconds(self._design.arms, count, self._rounds, compiles_all=first)
 
     def _announce(self, analysis: int, count: int) -> None:
         design, replicates = self._design, self._replicates

@@ -105,7 +105,13 @@ def begin(trials: Trials, draft: StudyDraft, *, on_free_cores: bool = False) -> 
     draft.disturbed("account", disturbed)
     draft.warn(*run.notes)
     observation = interpret(run, trials)
-    trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores, slow_levers=trials.slow_levers)
+    trials.costs = Costs(
+        run.startup_seconds,
+        observation.shape,
+        cores=machine.cores,
+        slow_levers=trials.slow_levers,
+        beside_graphs=trials.levers_beside_graphs,
+    )
     trials.fit_arms(machine, run)
     draft.warn(*await_evaluation(trials, run))
     draft.update(account_before=observation.account, run_account=run_account(run, observation.account))

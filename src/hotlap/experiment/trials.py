@@ -56,11 +56,9 @@ _SHORTEST_LIMIT_SECONDS = 5.0
 _STARTUP_SHARE = 0.4
 _BLOCK_SHARE = 0.15
 _COMPILING_SECONDS = 60.0
-"""What a lever that compiles may take to start in a process that switches, if so much is left: many models take more
-than half a minute, and one that is cut has cost as much as a whole measurement."""
+"""What a lever that compiles may take to start in a process that switches: of many models over half a minute."""
 _SLOWEST_STEP = 100
-"""How many times longer than the baseline's a single step of a launch may be: it may be in float64, compile, or be
-followed by an evaluation."""
+"""How many times longer than the baseline's a step of a launch may be: in float64, or before an evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ class Trials:
     was no quieter, at most ``most_waits``, and ``again_seconds`` is the time of such waits and the measurements after
     them. ``on_repetition`` is called with the number of repetitions so far when a trial is repeated because it was
     killed from outside. ``unmodified`` remembers the last runs of the unmodified script. ``warm_up_steps`` are the
-    fewest of a replicate's arm. ``slow_levers`` are those that start slowly.
+    fewest of a replicate's arm. ``slow_levers`` start slowly; ``levers_beside_graphs`` leave what is compiled as it is.
     """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
@@ -109,6 +107,7 @@ class Trials:
         self.cuts_replicates = False
         self.warm_up_steps = 0
         self.slow_levers: Collection[str] = ()
+        self.levers_beside_graphs: Collection[str] = ()
         self.on_repetition: Callable[[int], object] = lambda count: None
         self.unmodified = UnmodifiedRuns(workload, options.seed)
         self._repetitions = 0
@@ -151,11 +150,14 @@ class Trials:
         """Whether one more arm of a verification takes more than a minute to start, in all replicates together."""
         return speed.HEADLINE_REPLICATES * self.costs.startup_seconds > _CHEAP_SECONDS
 
-    def replicates_seconds(self, arms: Sequence[Plan | Arm], count: int, rounds: int) -> float:
+    def replicates_seconds(
+        self, arms: Sequence[Plan | Arm], count: int, rounds: int, *, compiles_all: bool = True
+    ) -> float:
         """The estimated seconds of so many replicates of these arms; each slot runs one at a time."""
         plans = [it.plan if isinstance(it, Arm) else it for it in arms]
         on_a_slot = math.ceil(count / self.executor.slots)
-        return self.costs.of_replicates(plans, on_a_slot, rounds, at_once=self.replicates_at_once(len(plans)))
+        at_once = self.replicates_at_once(len(plans))
+        return self.costs.of_replicates(plans, on_a_slot, rounds, at_once=at_once, compiles_all=compiles_all)
 
     # -- requests -----------------------------------------------------------------------------
 
@@ -228,11 +230,12 @@ class Trials:
         return self._repeated(request, iter(()))
 
     def launch_together(self, wanted: Sequence[tuple[Assignment, int]]) -> list[Run]:
-        """Run children that are not timed, each like :meth:`launch`; as many as memory holds run at the same time."""
+        """Run children that are not timed, each like :meth:`launch`, though they load what an earlier one compiled; as
+        many as memory holds run at the same time."""
         at_once = self.launches_at_once
         runs: list[Run] = []
         for begin in range(0, len(wanted), at_once):
-            requests = [self._launch_request(*it) for it in wanted[begin : begin + at_once]]
+            requests = [self._launch_request(*it, loads_code=True) for it in wanted[begin : begin + at_once]]
             answers = self.executor.launch_together(requests)
             runs += [self._repeated(it, iter([run])) for it, run in zip(requests, answers, strict=True)]
         return runs
@@ -253,13 +256,12 @@ class Trials:
                 return count
         return 1
 
-    def _launch_request(self, assignment: Assignment, steps: int) -> LaunchRequest:
+    def _launch_request(self, assignment: Assignment, steps: int, *, loads_code: bool = False) -> LaunchRequest:
         limit = max(assignment.block_limit_seconds, 3 * self.costs.of_steps(steps))
-        one_step = assignment.step_limit_seconds
-        if one_step is None:
-            one_step = max(self.options.block_limit_seconds, _SLOWEST_STEP * self.costs.of_steps(1))
+        slowest_step = max(self.options.block_limit_seconds, _SLOWEST_STEP * self.costs.of_steps(1))
+        one_step = slowest_step if assignment.step_limit_seconds is None else assignment.step_limit_seconds
         patient = msgspec.structs.replace(assignment, block_limit_seconds=limit, step_limit_seconds=one_step)
-        return LaunchRequest(assignment=patient, steps=steps, most_seconds=self.most_seconds)
+        return LaunchRequest(assignment=patient, steps=steps, most_seconds=self.most_seconds, loads_code=loads_code)
 
     def _repeated(self, request: LaunchRequest, answers: Iterator[Run]) -> Run:
         """A cached answer, or that of a launch, which is repeated if it was killed from outside."""
@@ -328,11 +330,9 @@ class Trials:
             assignments = tuple(_compiling_in_a_block(it, limit) for it in assignments)
 
         def ask(compiling: Sequence[bool]) -> list[Replicate]:
+            most = min(rounds, self.costs.shape.most_rounds)
             request = TurnRequest(
-                arms=assignments,
-                rounds=min(rounds, self.costs.shape.most_rounds),
-                patience_seconds=patience_seconds,
-                one_launch=one_launch,
+                arms=assignments, rounds=most, patience_seconds=patience_seconds, one_launch=one_launch
             )
             wanted = [msgspec.structs.replace(request, compiles_all=it) for it in compiling]
             return self._request(wanted, purpose, shape)

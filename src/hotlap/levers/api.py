@@ -98,9 +98,15 @@ class Lever:
     changes_evaluation: bool = False
     kind: str = ""
 
+    @property
+    def keeps_graphs(self) -> bool:
+        """Whether torch's compiler sees the same graphs with it, and can load what it made without it."""
+        return self.kind in _KINDS_BESIDE_GRAPHS or (self.kind == "data" and self.proof == "exact")
+
 
 _REQUIRED = ("title", "proof", "addresses", "parameters", "obstacle", "bound", "candidates", "rewrite", "install")
 _LONGEST_NAME = 100
+_KINDS_BESIDE_GRAPHS = ("host", "optimizer")
 _SUPPORT = "support"
 
 

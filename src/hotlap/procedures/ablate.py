@@ -83,7 +83,8 @@ def _replicates(
 ) -> Sequence[Replicate] | None:
     def fits(to_come: int) -> bool:
         """Whether the replicates fit, without using the share of the verification."""
-        return trials.fits(trials.replicates_seconds(arms, to_come, trials.rounds))
+        first = to_come == _REPLICATES
+        return trials.fits(trials.replicates_seconds(arms, to_come, trials.rounds, compiles_all=first))
 
     if not trials.fits(_MARGIN * trials.replicates_seconds(arms, _REPLICATES, trials.rounds)):
         return None

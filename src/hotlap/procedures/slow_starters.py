@@ -39,8 +39,9 @@ def with_a_slow_one(
 ) -> Composition:
     """The same levers and, if these promise no clear gain, the first of those that wait, if it adds to them.
 
-    It is measured in one launch with its first setting, and taken only if the proof and the verification still fit
-    after that. That launch leaves time for one with the levers of the ``prospects`` that need a process of their own.
+    It is measured in one launch with its first setting, and taken only if the proof, where its results are good at
+    first sight, and the verification still fit after that. That launch leaves time for one with the levers of the
+    ``prospects`` that need a process of their own.
     """
     switched, launched = split(waiting)[0], [it for it in split(prospects)[1] if it.lever.name in found.left]
     if not switched or math.prod(it.gain or 1.0 for it in found.parts) >= CLEAR:
@@ -55,6 +56,7 @@ def with_a_slow_one(
     trials.reserve_seconds = 0.0
     parts = (*found.parts, *added)
     left = {name: it for name, it in found.left.items() if name != one.lever.name} | not_added
-    if added and trials.fits(verification_cost(trials, prover, plan_of(parts), rounds)):
+    whole = plan_of(parts)
+    if added and trials.fits(verification_cost(trials, None, whole, rounds) + prover.least_cost(whole)):
         return replace(found, parts=parts, left=left)
     return replace(found, left=left | {it.lever: list(it.choices) for it in added})

@@ -92,8 +92,10 @@ def _arms(plan: Plan, without: Sequence[str]) -> list[Plan]:
 
 def _fit_rounds(trials: Trials, arms: Sequence[Plan], replicates: int) -> None:
     """Use fewer rounds if the remaining replicates would otherwise not fit."""
+    first = replicates == speed.HEADLINE_REPLICATES
     for rounds in (trials.rounds, FEWEST_ROUNDS, _LAST_RESORT_ROUNDS, last_resort_rounds(trials)):
-        if rounds <= trials.rounds and trials.fits(trials.replicates_seconds(arms, replicates, rounds)):
+        seconds = trials.replicates_seconds(arms, replicates, rounds, compiles_all=first)
+        if rounds <= trials.rounds and trials.fits(seconds):
             trials.rounds = rounds
             return
 

@@ -60,7 +60,7 @@ class LaunchRequest(Record, frozen=True, kw_only=True):
     up to ``patience_seconds`` for other programs to leave the machine idle.
 
     ``most_seconds`` bounds the whole launch, start-up included: whatever is running then, the start-up or a step, is
-    the last.
+    the last. With ``loads_code`` it loads what torch's compiler made in an earlier launch.
     """
 
     assignment: Assignment
@@ -69,6 +69,7 @@ class LaunchRequest(Record, frozen=True, kw_only=True):
     minimum_steps: int = 1
     patience_seconds: float = 0.0
     most_seconds: float | None = None
+    loads_code: bool = False
 
 
 class TurnRequest(Record, frozen=True, kw_only=True):

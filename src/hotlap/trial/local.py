@@ -122,7 +122,7 @@ class LocalExecutor(OneSlot):
     def _launch(self, request: LaunchRequest) -> Run:
         wait_for_quiet(request.patience_seconds)
         began = time.perf_counter()
-        with self._child_alone(request.assignment) as child:
+        with self._child_alone(request.assignment, loads_code=request.loads_code) as child:
             if request.assignment.instrument(SweepLoader) is not None:
                 limit = min(_sweep_limit_seconds(request.assignment), request.most_seconds or math.inf)
                 child.wait_over(limit, "loader sweep")
@@ -139,7 +139,9 @@ class LocalExecutor(OneSlot):
         runs: list[Run] = []
         self._teardown.wait()
         with ExitStack() as stack:
-            children = [stack.enter_context(self._child(_waiting(it.assignment))) for it in requests]
+            children = [
+                stack.enter_context(self._child(_waiting(it.assignment), loads_code=it.loads_code)) for it in requests
+            ]
             turns.start_together(children)
             for child, request in zip(children, requests, strict=True):
                 if not child.over:
