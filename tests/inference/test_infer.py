@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,11 +81,16 @@ class FakeModel(FakeExecutor):
     idle: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
     numbers: itertools.count[int] = field(default_factory=itertools.count)
+    launched: list[LaunchRequest] = field(default_factory=list)
 
     def machine(self) -> Machine:
         return msgspec.structs.replace(MACHINE, native_dtypes=("float32", "bfloat16"))
 
+    def launch_together(self, requests: Sequence[LaunchRequest]) -> tuple[Run, ...]:
+        return tuple(map(self.launch, requests))
+
     def launch(self, request: LaunchRequest) -> Run:
+        self.launched.append(request)
         run = super().launch(request)
         arm = request.assignment
         if arm.instrument(CaptureOutputs) is None:
@@ -150,6 +156,14 @@ def test_engines_compete_and_the_best_that_is_right_wins(tmp_path: Path) -> None
     assert all(it.comparison.baseline == Plan() for it in found.values())
     assert found["openvino"].engine is not None and found["openvino"].engine.operators == 9
     assert isinstance(verdict(study, "onnx-runtime"), NoGain) and isinstance(verdict(study, "half-weights"), NoGain)
+
+
+def test_launches_that_compare_outputs_load_what_was_compiled_before(tmp_path: Path) -> None:
+    executor = FakeModel(folder=tmp_path)
+    assert "half-weights" in kept(infer(WORKLOAD, Options(), executor))
+    comparing = [it for it in executor.launched if it.assignment.instrument(CaptureOutputs) is not None]
+    assert any(it.assignment.plan.settings for it in comparing) and all(it.loads_code for it in comparing)
+    assert not any(it.loads_code for it in executor.launched if it not in comparing), "those say what a first run costs"
 
 
 def test_candidates_are_a_table_and_the_pareto_front_is_marked(tmp_path: Path) -> None:

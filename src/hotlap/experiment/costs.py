@@ -26,6 +26,7 @@ SETTLING_STEPS = 10
 
 BLOCK_SECONDS = 0.3
 BLOCK_STEPS = 8
+FEWEST_BLOCK_STEPS = 2
 
 _WARM_UP_BLOCKS = 5
 """How many blocks a warm-up usually has: at least four, each half as long as those that count."""
@@ -76,6 +77,17 @@ class Shape:
         block = self._seconds_of_block(fewest_warm_up_steps(self.block_steps), self.block_seconds / 2)
         return min(_WARM_UP_BLOCKS * block, _WARM_UP_ROUNDS * self.round_seconds)
 
+    def halved(self) -> Shape:
+        """Blocks half as long; the same if they are as short as can be."""
+        if self.block_steps <= FEWEST_BLOCK_STEPS:
+            return self
+        return replace(
+            self,
+            block_steps=max(FEWEST_BLOCK_STEPS, self.block_steps // 2),
+            block_seconds=self.block_seconds / 2,
+            block_turns=max(1, self.block_turns // 2),
+        )
+
     def _seconds_of_block(self, fewest_steps: int, seconds: float, turns: int = 1) -> float:
         steps = max(fewest_steps, math.ceil(_BLOCK_MARGIN * seconds / self.step_seconds))
         more = 1.0 if turns == 1 else turns * (1 + _MORE_STEPS)
@@ -125,6 +137,11 @@ class Costs:
         if self._overheads:
             return median(self._overheads)
         return self._start_in_a_replicate + self.shape.warm_up_seconds
+
+    @property
+    def late_seconds(self) -> float:
+        """By how much the overhead of the last replicate exceeds what is expected of the next one."""
+        return max(0.0, self._overheads[-1] - self.overhead_seconds) if self._overheads else 0.0
 
     @property
     def _start_in_a_replicate(self) -> float:

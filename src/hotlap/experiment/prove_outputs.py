@@ -70,7 +70,8 @@ class TaskQualityProver(Prover):
         costs = self._trials.costs
         known = self._reference is not None
         of_all = units_for_all_inputs(self._facts)  # as much work in fewer calls where inputs share them
-        return costs.of_launch(plan, of_all) + (0.0 if known else 2 * costs.of_launch(plans_of.EMPTY, of_all))
+        launches = [(plan, of_all), *([] if known else [(plans_of.EMPTY, of_all)] * 2)]
+        return costs.of_launches(launches, at_once=1)
 
     def prove_exact(self, replicates: Sequence[Replicate]) -> TaskQuality:
         """As :meth:`prove`, since timing runs store no outputs."""
@@ -164,7 +165,9 @@ class TaskQualityProver(Prover):
         assignment = self._trials.assignment(plan)
         seed = assignment.seed + other_seed
         assignment = msgspec.structs.replace(assignment, seed=seed, instruments=instruments)
-        return self._trials.launch(assignment, steps=1 if other_seed else units_for_all_inputs(self._facts, plan))
+        units = 1 if other_seed else units_for_all_inputs(self._facts, plan)
+        (run,) = self._trials.launch_together([(assignment, units)])
+        return run
 
 
 def captured_outputs(run: Run) -> Mapping[str, Any] | Failure:

@@ -36,7 +36,6 @@ from hotlap.records import (
     Workload,
 )
 
-FEWEST_BLOCK_STEPS = 2
 FEWEST_ARMS = 3
 """Reference, its repeat and one candidate."""
 
@@ -358,8 +357,8 @@ class Trials:
             short = isinstance(failure.ending, Completed)
             if short and not is_usual:
                 return failure
-            if short and self.costs.shape.block_steps > FEWEST_BLOCK_STEPS:
-                self._shorten_blocks()
+            if short and self.shorten_blocks():
+                pass
             elif failure.arm == 0 and not retried:
                 retried = True
             else:
@@ -443,14 +442,10 @@ class Trials:
         else:
             self.interleaved = False
 
-    def _shorten_blocks(self) -> None:
-        shape = self.costs.shape
-        self.costs.shape = replace(
-            shape,
-            block_steps=max(FEWEST_BLOCK_STEPS, shape.block_steps // 2),
-            block_seconds=shape.block_seconds / 2,
-            block_turns=max(1, shape.block_turns // 2),
-        )
+    def shorten_blocks(self) -> bool:
+        """Make blocks half as long from now on; False if they are as short as can be."""
+        before, self.costs.shape = self.costs.shape, self.costs.shape.halved()
+        return self.costs.shape != before
 
     # -- memory -------------------------------------------------------------------------------
 

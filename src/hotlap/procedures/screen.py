@@ -16,13 +16,13 @@ from typing import TypeAlias
 from hotlap import plan as plans_of
 from hotlap.experiment.comparing import comparison_within_launch
 from hotlap.experiment.confirm import OUT_OF_SIGHT_CONFIDENCE
-from hotlap.experiment.costs import FEWEST_ROUNDS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Shape
+from hotlap.experiment.costs import FEWEST_BLOCK_STEPS, FEWEST_ROUNDS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Shape
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.failures import Failure
 from hotlap.experiment.first_ratios import note_first_ratio
 from hotlap.experiment.goal import LimitUse
 from hotlap.experiment.lever_notes import warn_of_notes
-from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, Trials
+from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever
 from hotlap.measure.speed import upper_end_within_launch
 from hotlap.objective import NOTHING_USED

@@ -12,7 +12,7 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_parts, compare_replicates, comparison_of, with_load
-from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.costs import FEWEST_ROUNDS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.failures import Failure
 from hotlap.experiment.prove import Prover
@@ -26,6 +26,9 @@ MORE_REPLICATES = speed.ANALYSES[-1]
 """The second analysis, if the first is inconclusive, and the share of false positives that it may spend."""
 
 _LAST_RESORT_ROUNDS, _OF_LONG_BLOCKS = 5, 3
+_LAST_REPLICATES, _MARGIN_OF_ROUNDS = 2, 1.05
+"""No round is begun that may end after the time of its replicate."""
+
 _LONG_SECONDS = 1.0
 """Three blocks of this length measure for longer than five usual ones."""
 
@@ -91,13 +94,27 @@ def _arms(plan: Plan, without: Sequence[str]) -> list[Plan]:
 
 
 def _fit_rounds(trials: Trials, arms: Sequence[Plan], replicates: int) -> None:
-    """Use fewer rounds if the remaining replicates would otherwise not fit."""
-    first = replicates == speed.HEADLINE_REPLICATES
-    for rounds in (trials.rounds, FEWEST_ROUNDS, _LAST_RESORT_ROUNDS, last_resort_rounds(trials)):
+    """Use fewer rounds if the remaining replicates would otherwise not fit.
+
+    The last ones are taken to need as long as the one before them, and a margin. Where even the fewest rounds do not
+    fit, blocks are shorter: a replicate that the budget cuts off is lost, and the others with it.
+    """
+    first, last = replicates == speed.HEADLINE_REPLICATES, replicates <= _LAST_REPLICATES
+    late_seconds = replicates * len(arms) * trials.costs.late_seconds if last else 0.0
+    margin = _MARGIN_OF_ROUNDS if last else 1.0
+
+    def fit(rounds: int) -> bool:
         seconds = trials.replicates_seconds(arms, replicates, rounds, compiles_all=first)
-        if rounds <= trials.rounds and trials.fits(seconds):
+        return trials.fits(margin * (seconds + late_seconds))
+
+    for rounds in (trials.rounds, FEWEST_ROUNDS, _LAST_RESORT_ROUNDS, last_resort_rounds(trials)):
+        if rounds <= trials.rounds and fit(rounds):
             trials.rounds = rounds
             return
+    if last:
+        trials.rounds = min(trials.rounds, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT)
+        while not fit(trials.rounds) and trials.shorten_blocks():
+            pass
 
 
 def verify(

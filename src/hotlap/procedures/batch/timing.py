@@ -9,11 +9,11 @@ from statistics import fmean, median
 
 from hotlap import plan as plans_of
 from hotlap.experiment.comparing import peak_bytes
-from hotlap.experiment.costs import FEWEST_ROUNDS, Shape
+from hotlap.experiment.costs import FEWEST_BLOCK_STEPS, FEWEST_ROUNDS, Shape
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.failures import Failure
 from hotlap.experiment.replicates import Design, Replication, replicate
-from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, Arm, Trials
+from hotlap.experiment.trials import Arm, Trials
 from hotlap.measure.levels import geometric
 from hotlap.measure.speed import HEADLINE_CONFIDENCE
 from hotlap.records import BatchRate, Completed, OutOfMemory, Replicate, Run, Stage, Stopped
