@@ -178,8 +178,8 @@ def test_a_launch_begins_with_an_empty_folder_unless_it_takes_turns_or_loads_cod
         taken = executor.take_turns(TurnRequest(arms=(assignment(script),) * arms, one_launch=one_launch))
         assert all(isinstance(it.ending, Completed) for it in taken.runs), taken.runs
     loading = LaunchRequest(assignment=assignment(script), steps=1, loads_code=True)
-    for runs in ([executor.launch(loading)], executor.launch_together([loading, loading])):
-        assert all(it.ending == Completed() for it in runs), runs
+    loaded = [executor.launch(loading), *executor.launch_together([loading, loading])]
+    assert all(it.ending == Completed() for it in loaded), loaded
     script.write_text(STORING.format(expected=[]), encoding="utf-8")
     taken = executor.take_turns(TurnRequest(arms=(assignment(script),), compiles_all=True))
     assert isinstance(taken.runs[0].ending, Completed), taken.runs
