@@ -197,3 +197,6 @@ def test_later_launches_load_what_a_launch_alone_compiled(tmp_path: Path) -> Non
     assert isinstance(later.ending, Stopped) and later.compile.loaded, later
     assert later.compile.seconds < alone.compile.seconds
     assert later.steps.loss[:5] == alone.steps.loss[:5]
+    loading = LaunchRequest(assignment=arm, steps=5, loads_code=True)
+    for it in executor.launch_together([loading, loading]):
+        assert it.compile.loaded and it.steps.loss[:5] == alone.steps.loss[:5], "as in the runs of a proof"
