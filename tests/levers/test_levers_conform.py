@@ -265,3 +265,20 @@ def test_importing_every_lever_does_not_import_torch() -> None:
         "heavy = {'torch', 'numpy', 'transformers'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(SOURCE)}, timeout=300)
+
+
+@pytest.mark.parametrize(
+    ("name", "keeps"),
+    [
+        ("huge-pages", True),
+        ("pinned-threads", True),
+        ("cpu-threads", False),
+        ("fused-optimizer", True),
+        ("cached-samples", True),
+        ("length-bucketing", False),
+        ("mixed-precision", False),
+        ("activation-checkpointing", False),
+    ],
+)
+def test_what_was_compiled_without_a_lever_can_be_loaded_with_it(name: str, keeps: bool) -> None:
+    assert find(name).keeps_compiled_code is keeps

@@ -331,8 +331,8 @@ def test_what_a_process_that_switches_compiled_is_expected_of_first_runs() -> No
 
 
 def test_launches_of_a_proof_are_expected_to_load_what_a_process_that_switched_compiled() -> None:
-    """Where the graphs are the same: another lever of the model changes them, and one beside the model does not."""
-    costs = Costs(2.0, Shape(step_seconds=0.02), slow_levers=["late"], beside_graphs=["pages"])
+    """Where the code is the same: another lever of the model changes it, and one beside the model does not."""
+    costs = Costs(2.0, Shape(step_seconds=0.02), slow_levers=["late"], beside_code=["pages"])
     late, pages = Plan(settings=(LATE,)), Plan(settings=(LATE, Setting(lever="pages")))
     rounded = Plan(settings=(LATE, Setting(lever="precision")))
     made = FakeExecutor(FakeScript(effects={LATE: Effect(startup_seconds=30.0)}))

@@ -100,7 +100,7 @@ class Costs:
     ``overhead_seconds`` is what a launch of the baseline adds to a replicate besides its rounds: start-up and warm-up,
     less what arms do at the same time. ``shape`` says how blocks are cut; the time of a step comes from the first run,
     and is corrected by every replicate. ``slow_levers`` are those whose launches start slowly, since they compile, and
-    ``beside_graphs`` those with which the same graphs are compiled as without them.
+    ``beside_code`` those with which the compiler can load what it made without them.
     """
 
     def __init__(
@@ -110,12 +110,12 @@ class Costs:
         *,
         cores: int = 1,
         slow_levers: Collection[str] = (),
-        beside_graphs: Collection[str] = (),
+        beside_code: Collection[str] = (),
     ) -> None:
         self.shape = shape
         self.starts = Starts(startup_seconds, cores)
         self._slow_levers = slow_levers
-        self._beside_graphs = beside_graphs
+        self._beside_code = beside_code
         self._cores = max(1, cores)
         self._overheads: deque[float] = deque(maxlen=_REMEMBERED_REPLICATES)
         self._step_seconds: deque[float] = deque([shape.step_seconds], maxlen=_REMEMBERED_REPLICATES)
@@ -203,7 +203,7 @@ class Costs:
         switched has compiled."""
         together = min(at_once, len(wanted))
         start = self.startup_seconds if together < 2 else self._start_beside(together)
-        extras = (self._extra(plan, first_run=self._graphs(plan) not in self._compiled) for plan, _ in wanted)
+        extras = (self._extra(plan, first_run=self._code_of(plan) not in self._compiled) for plan, _ in wanted)
         return len(wanted) * start + sum(extras) + sum(self.of_steps(steps) for _, steps in wanted)
 
     def of_steps(self, steps: int) -> float:
@@ -247,15 +247,15 @@ class Costs:
     def learn_one_launch(self, plans: Sequence[Plan], turns: Replicate) -> None:
         """Remember what a process that switched between these plans compiled, and for how long, as first runs do."""
         for plan, run in zip(plans, turns.runs, strict=True):
-            self._compiled.add(self._graphs(plan))
+            self._compiled.add(self._code_of(plan))
             slow = {it.lever for it in plan.settings if it.lever in self._slow_levers}
             for lever in slow:
                 known = self._compile_seconds.get(lever, 0.0)
                 self._compile_seconds[lever] = max(known, _seconds_besides_steps(run) / len(slow))
 
-    def _graphs(self, plan: Plan) -> frozenset[Setting]:
-        """What decides which graphs are compiled with this plan."""
-        return frozenset(it for it in plan.settings if it.lever not in self._beside_graphs)
+    def _code_of(self, plan: Plan) -> frozenset[Setting]:
+        """What decides which code is compiled with this plan."""
+        return frozenset(it for it in plan.settings if it.lever not in self._beside_code)
 
     def _learn_speedups(self, plans: Sequence[Plan], turns: Replicate) -> None:
         """Remember how many times as fast as the unmodified script, the first arm, each of the others was."""

@@ -110,7 +110,7 @@ def begin(trials: Trials, draft: StudyDraft, *, on_free_cores: bool = False) -> 
         observation.shape,
         cores=machine.cores,
         slow_levers=trials.slow_levers,
-        beside_graphs=trials.levers_beside_graphs,
+        beside_code=trials.levers_beside_code,
     )
     trials.fit_arms(machine, run)
     draft.warn(*await_evaluation(trials, run))

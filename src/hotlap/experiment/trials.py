@@ -55,9 +55,11 @@ _SHORTEST_LIMIT_SECONDS = 5.0
 _STARTUP_SHARE = 0.4
 _BLOCK_SHARE = 0.15
 _COMPILING_SECONDS = 60.0
-"""What a lever that compiles may take to start in a process that switches: of many models over half a minute."""
+"""What a lever that compiles may take to start in a process that switches, if so much is left: many models take more
+than half a minute, and one that is cut has cost as much as a whole measurement."""
 _SLOWEST_STEP = 100
-"""How many times longer than the baseline's a step of a launch may be: in float64, or before an evaluation."""
+"""How many times longer than the baseline's a single step of a launch may be: it may be in float64, compile, or be
+followed by an evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ class Trials:
     was no quieter, at most ``most_waits``, and ``again_seconds`` is the time of such waits and the measurements after
     them. ``on_repetition`` is called with the number of repetitions so far when a trial is repeated because it was
     killed from outside. ``unmodified`` remembers the last runs of the unmodified script. ``warm_up_steps`` are the
-    fewest of a replicate's arm. ``slow_levers`` start slowly; ``levers_beside_graphs`` leave what is compiled as it is.
+    fewest of a replicate's arm. ``slow_levers`` are those that start slowly; with ``levers_beside_code``
+    torch's compiler can load what it made without them.
     """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
@@ -106,7 +109,7 @@ class Trials:
         self.cuts_replicates = False
         self.warm_up_steps = 0
         self.slow_levers: Collection[str] = ()
-        self.levers_beside_graphs: Collection[str] = ()
+        self.levers_beside_code: Collection[str] = ()
         self.on_repetition: Callable[[int], object] = lambda count: None
         self.unmodified = UnmodifiedRuns(workload, options.seed)
         self._repetitions = 0
@@ -357,12 +360,10 @@ class Trials:
             short = isinstance(failure.ending, Completed)
             if short and not is_usual:
                 return failure
-            if short and self.shorten_blocks():
-                pass
-            elif failure.arm == 0 and not retried:
-                retried = True
-            else:
+            shortened = short and self.shorten_blocks()
+            if not shortened and (failure.arm != 0 or retried):
                 return failure
+            retried = retried or not shortened
             (turns,) = again()
 
     def _assigned(self, arm: Plan | Arm) -> Assignment:

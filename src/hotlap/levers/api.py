@@ -99,14 +99,16 @@ class Lever:
     kind: str = ""
 
     @property
-    def keeps_graphs(self) -> bool:
-        """Whether torch's compiler sees the same graphs with it, and can load what it made without it."""
-        return self.kind in _KINDS_BESIDE_GRAPHS or (self.kind == "data" and self.proof == "exact")
+    def keeps_compiled_code(self) -> bool:
+        """Whether torch's compiler can load with it what it made without it.
+
+        It cannot for another number of threads, which is a part of the code that it makes for a CPU.
+        """
+        return self.kind == "optimizer" or (self.kind in ("data", "host") and self.proof == "exact")
 
 
 _REQUIRED = ("title", "proof", "addresses", "parameters", "obstacle", "bound", "candidates", "rewrite", "install")
 _LONGEST_NAME = 100
-_KINDS_BESIDE_GRAPHS = ("host", "optimizer")
 _SUPPORT = "support"
 
 

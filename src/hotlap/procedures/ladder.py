@@ -94,7 +94,7 @@ class Ladder:
         self._draft = draft
         self._levers = levers
         trials.slow_levers = [it.name for it in levers.values() if it.starts_slowly]
-        trials.levers_beside_graphs = [it.name for it in levers.values() if it.keeps_graphs]
+        trials.levers_beside_code = [it.name for it in levers.values() if it.keeps_compiled_code]
         self._open = [it.name for it in chosen(trials.options, levers)]
         self._plan = plans_of.EMPTY
         self._findings: tuple[Finding, ...] = ()

@@ -26,11 +26,13 @@ MORE_REPLICATES = speed.ANALYSES[-1]
 """The second analysis, if the first is inconclusive, and the share of false positives that it may spend."""
 
 _LAST_RESORT_ROUNDS, _OF_LONG_BLOCKS = 5, 3
-_LAST_REPLICATES, _MARGIN_OF_ROUNDS = 2, 1.05
-"""No round is begun that may end after the time of its replicate."""
-
 _LONG_SECONDS = 1.0
 """Three blocks of this length measure for longer than five usual ones."""
+
+_LAST_REPLICATES = 2
+"""While more than that are to come, they make up for one that took long."""
+_MARGIN = 1.05
+"""A round is begun only if it probably ends in time, so the last one needs a little more than it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def _fit_rounds(trials: Trials, arms: Sequence[Plan], replicates: int) -> None:
     """
     first, last = replicates == speed.HEADLINE_REPLICATES, replicates <= _LAST_REPLICATES
     late_seconds = replicates * len(arms) * trials.costs.late_seconds if last else 0.0
-    margin = _MARGIN_OF_ROUNDS if last else 1.0
+    margin = _MARGIN if last else 1.0
 
     def fit(rounds: int) -> bool:
         seconds = trials.replicates_seconds(arms, replicates, rounds, compiles_all=first)
