@@ -206,3 +206,23 @@ def test_every_procedure_says_its_plan_and_what_it_came_to(procedure: Callable[.
     assert told[-1].stage == "end" and told[-1].launches == executor.made
     assert told[-1].text.startswith(f"{executor.made} launches in ")
     assert abs(told[-1].launches - told[-1].launches_planned) <= 0.25 * told[-1].launches_planned
+
+
+@pytest.mark.parametrize("budget", [125.0, 130.0, 135.0])
+def test_a_proof_with_few_rounds_has_all_its_launches(budget: float) -> None:
+    """Time makes rounds fewer, and not launches."""
+    script = FakeScript(effects={setting("half"): Effect(compute=0.5)}, launch_noise=0.004, round_noise=0.01)
+    told, _ = listened(script, levers=named(lever("half")), budget_seconds=budget)
+    assert told[-1].launches == 22 and abs(told[-1].launches_planned - 22) <= 1
+
+
+@pytest.mark.parametrize("budget", [200.0, 250.0, 300.0, 360.0])
+def test_a_lever_that_is_verified_straight_away_needs_no_other_plan(budget: float) -> None:
+    """It was expected to have a trial before, or fewer launches, for which there was time with the usual rounds."""
+    script = FakeScript(
+        effects={setting("small"): Effect(compute=0.975)}, data=0.0, compute=0.1, startup_seconds=3.5, launch_noise=0.01
+    )
+    levers = named(switchable("first"), lever("small", proof="exact"))
+    told, _ = listened(script, levers=levers, budget_seconds=budget)
+    assert not [it.text for it in told if it.stage == "trial" and PLANS.match(it.text)]
+    assert 0 <= told[-1].launches_planned - told[-1].launches <= 4

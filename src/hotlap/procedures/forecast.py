@@ -103,23 +103,23 @@ def proof_of_plans(prover: Prover, plans: Sequence[Plan]) -> Launches:
 def trials_forecast(trials: Trials, prover: Prover, plan: Plan, candidates: Sequence[Plan]) -> Forecast:
     """Forecast trials of these candidates one by one on top of a plan, and the verification of what they lead to.
 
-    Those that the budget cannot prove are left out.
+    Those that the budget cannot prove are left out, and so is the trial of one that is verified straight away.
     """
     rounds = trials.rounds
-    possible = [it for it in candidates if affordable_way(trials, prover, plan, it) is not None]
-    return Forecast.of(
-        Launches(
-            3 * speed.ANALYSES[0].replicates * len(possible),
-            sum(first_analysis_cost(trials, plans_of.EMPTY, it, rounds) for it in possible),
-            "to try levers one by one",
-            spare=True,
-        ),
-        Launches(
-            3 * speed.HEADLINE_REPLICATES * bool(possible),
-            verification_cost(trials, prover, possible[-1]) if possible else 0.0,
-            _PROOF,
-        ),
+    ways = [(it, way) for it in candidates if (way := affordable_way(trials, prover, plan, it)) is not None]
+    possible, tried = [it for it, _ in ways], [it for it, way in ways if not way.straight]
+    one_by_one = Launches(
+        3 * speed.ANALYSES[0].replicates * len(tried),
+        sum(first_analysis_cost(trials, plans_of.EMPTY, it, rounds) for it in tried),
+        "to try levers one by one",
+        spare=True,
     )
+    proof = Launches(
+        3 * speed.HEADLINE_REPLICATES * bool(possible),
+        verification_cost(trials, prover, possible[-1]) if possible else 0.0,
+        _PROOF,
+    )
+    return _with_a_proof_that_fits(trials, Forecast.of(one_by_one, proof))
 
 
 def settling_forecast(trials: Trials, prover: Prover, parts: Sequence[Part]) -> Forecast:
@@ -131,7 +131,8 @@ def settling_forecast(trials: Trials, prover: Prover, parts: Sequence[Part]) -> 
         return Forecast(())
     rounding = any(prover.proof_for(it) != "exact" for it in plan.settings)
     launches = _USUAL_PROOF_LAUNCHES * rounding + (3 + len(names)) * speed.HEADLINE_REPLICATES
-    return Forecast.of(Launches(launches, verification_cost(trials, prover, plan, without=names), _PROOF))
+    proof = Launches(launches, verification_cost(trials, prover, plan, without=names), _PROOF)
+    return _with_a_proof_that_fits(trials, Forecast.of(proof))
 
 
 def _first_proof(trials: Trials) -> float:
