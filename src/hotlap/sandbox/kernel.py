@@ -1,7 +1,7 @@
-"""The calls of Linux that isolate a process and that Python 3.11 has no function for.
+"""The calls of Linux that isolate a process, or shorten what it writes, and that Python 3.11 has no function for.
 
 Each raises :class:`OSError` as functions of :mod:`os` do. Sources: the manual pages unshare(2), mount(2),
-pivot_root(2), prctl(2), capabilities(7) and user_namespaces(7).
+pivot_root(2), prctl(2), capabilities(7), user_namespaces(7) and fallocate(2).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
 MS_REMOUNT, MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC, MS_PRIVATE = 0x20, 0x400, 0x800, 0x1000, 0x4000, 0x40000
 MS_RELATIME = 0x200000
 MNT_DETACH = 0x2
+
+_FALLOC_FL_COLLAPSE_RANGE = 0x8
 
 SIGKILL = 9
 _SIG_DFL = 0
@@ -88,6 +90,12 @@ def heed_signals(*more: int) -> None:
 def renounce_privileges() -> None:
     """Keep executed programs from gaining rights that this process lacks (``sudo``)."""
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
+
+
+def remove_beginning(descriptor: int, count: int) -> None:
+    """Remove the first ``count`` bytes of a file, a multiple of its file system's blocks and less than its size, at
+    once: no write of another process falls in between."""
+    _check(_libc.fallocate(descriptor, _FALLOC_FL_COLLAPSE_RANGE, ctypes.c_long(0), ctypes.c_long(count)), "fallocate")
 
 
 def may_administrate() -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
 import threading
 from pathlib import Path
 from typing import BinaryIO
+
+from hotlap.sandbox.kernel import remove_beginning
 
 TAIL_BYTES = 65536
 """How much of the end of an output is read."""
@@ -19,7 +22,10 @@ _LONGEST_ERROR = 500
 _LONGEST_FILE_BYTES = 64 * 2**20
 _KEPT_BYTES = 2**20
 _MOST_KEPT_BYTES = 8 * 2**20
-"""With what is written while the end of a file is read; a writer that is faster than that loses the rest."""
+"""With what is written while the end of a file is read."""
+_MOST_READ_BYTES = 64 * 2**20
+"""Of a file whose writer goes on; a writer that is faster than the reading loses the rest."""
+_LEFT_OUT = b"[hotlap left out the earlier output]\n"
 _FOLLOW_SECONDS = 0.1
 _FOLLOW_BYTES = 2**20
 
@@ -84,21 +90,44 @@ def _raised_after(lines: list[str], start: int) -> str:
 
 
 def trim(path: Path) -> None:
-    """Trim a file that grew beyond 64 MiB to its last MiB, and what is written while that is read. Its writer appends,
-    so it continues at the new end; what it writes at the very moment of the cut may be lost."""
+    """Trim a file that grew beyond 64 MiB to its last MiB, and what is written meanwhile. Its writer appends, so it
+    continues at the new end. Where the file system cannot cut off a file's beginning (ext4 and XFS can), what is
+    written at the very moment of the cut may be lost."""
     try:
         if path.stat().st_size <= _LONGEST_FILE_BYTES:
             return
         with path.open("r+b") as file:
-            file.seek(-_KEPT_BYTES, 2)
-            kept = file.read(_KEPT_BYTES)
-            while len(kept) < _MOST_KEPT_BYTES and (more := file.read(_KEPT_BYTES)):  # written meanwhile
-                kept += more
-            file.truncate(0)
-            file.seek(0)
-            file.write(b"[hotlap left out the earlier output]\n" + kept)
+            if not _cut_beginning(file):
+                _rewrite(file)
     except OSError:
         return
+
+
+def _cut_beginning(file: BinaryIO) -> bool:
+    """Whether the beginning could be cut off at once, between two writes of the writer; a note covers what is left of
+    the line that was cut."""
+    block = os.fstatvfs(file.fileno()).f_bsize
+    early = (file.seek(0, 2) - _KEPT_BYTES) // block * block
+    try:
+        remove_beginning(file.fileno(), early)
+    except OSError:
+        return False
+    file.seek(0)
+    file.write(_LEFT_OUT)
+    return True
+
+
+def _rewrite(file: BinaryIO) -> None:
+    """Read the end of the file, empty it and write that end again."""
+    file.seek(-_KEPT_BYTES, 2)
+    kept = file.read(_KEPT_BYTES)
+    count = len(kept)
+    while count < _MOST_READ_BYTES and (more := file.read(_KEPT_BYTES)):  # written meanwhile
+        kept = (kept + more)[-_MOST_KEPT_BYTES:]
+        count += len(more)
+    file.truncate(0)
+    file.seek(0)
+    file.write(_LEFT_OUT + kept)
 
 
 class Follower:
