@@ -23,11 +23,13 @@ from hotlap.records import (
     Objective,
     Replicate,
     Run,
+    Seen,
     Setting,
     Steps,
     Study,
     TurnRequest,
 )
+from hotlap.render.lever_table import row
 
 EFFECTS = {
     setting("half"): Effect(compute=0.5),
@@ -196,3 +198,16 @@ def test_a_quick_screening_costs_one_launch() -> None:
     study = search(executor, named(*(switchable(it) for it in SWITCHED)), quick=True)
     assert study.status == "quick-look"
     assert [it.one_launch for it in executor.asked] == [True]
+
+
+def test_what_was_only_seen_says_where_its_number_comes_from() -> None:
+    """Within one launch a lever has an interval over rounds; next to it one with a launch of its own has none."""
+    study = search(Recording(FakeScript(effects=EFFECTS)), quick=True)
+    looks = {it.lever: it.verdict for it in study.outcomes if isinstance(it.verdict, Seen)}
+    half, feed = looks["half"], looks["feed"]
+    assert half.within_launch is not None and half.within_launch.value == half.speedup
+    assert half.within_launch.low < half.speedup < half.within_launch.high
+    assert half.reason.startswith(f"Within one launch, {half.rounds} rounds gave {half.speedup:.2f}x (")
+    assert feed.within_launch is None and "no interval" in feed.reason
+    cells = {it.lever: row(it).speedup for it in study.outcomes}
+    assert " to " in cells["half"] and cells["feed"].endswith("no interval")

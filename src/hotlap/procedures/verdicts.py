@@ -114,18 +114,22 @@ def no_gain_within_launch(comparison: Comparison, goal: Goal) -> NoGain:
 def seen(choice: Screened, gain: float, goal: Goal) -> Seen:
     """The verdict on a candidate that was screened, with this gain, but could not be proved."""
     rounds, bound = choice.rounds, choice.bound
+    within = choice.comparison.speed.speedup if choice.comparison is not None else None
+    if within is not None:
+        measured = f"Within one launch, {rounds} rounds gave {_interval(within)}; not proved on fresh launches"
+    else:
+        measured = f"Measured in one replicate of {rounds} rounds, not proved: no interval"
     if bound is not None and gain > bound:
         reason = (
             f"One replicate of {rounds} rounds showed {ratio(gain)}. By the step's own times the lever can give "
             f"{ratio(bound)} at most, so that noise hides what it gives."
         )
     elif choice.doubt:
-        reason = f"Measured in one replicate of {rounds} rounds, not proved: no interval. {choice.doubt}"
+        reason = f"{measured}. {choice.doubt}"
     else:
-        reason = (
-            f"Measured in one replicate of {rounds} rounds, not proved: no interval, and results were not compared."
-        )
-    return Seen(speedup=gain, metric=goal.objective.metric, rounds=rounds, bound=bound, reason=reason)
+        reason = f"{measured}, and results were not compared."
+    metric = goal.objective.metric
+    return Seen(speedup=gain, metric=metric, rounds=rounds, within_launch=within, bound=bound, reason=reason)
 
 
 def no_time(screening_seconds: float, most_seconds: float, left_seconds: float) -> Skipped:

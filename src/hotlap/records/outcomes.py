@@ -61,13 +61,15 @@ class Failed(Record, frozen=True, kw_only=True, tag="failed"):
 
 class Seen(Record, frozen=True, kw_only=True, tag="seen"):
     """Screened but not proved, because time was short or only a screening was requested. ``speedup`` is how many times
-    better ``metric`` was in a single replicate of ``rounds`` rounds: it has no interval and supports no claim.
-    ``bound`` is the largest speedup that the step's own times allow, where they show one: of a ``speedup`` above it
-    noise is a part, and no more than the bound is shown."""
+    better ``metric`` was in a single replicate of ``rounds`` rounds: it supports no claim. ``within_launch`` is its
+    interval over the rounds, where a process switched the lever; launches of its own may differ by more than their
+    rounds do. ``bound`` is the largest speedup that the step's own times allow, where they show one: of a ``speedup``
+    above it noise is a part, and no more than the bound is shown."""
 
     speedup: float
     metric: str = SECONDS_PER_SAMPLE
     rounds: int
+    within_launch: Estimate | None = None
     bound: float | None = None
     reason: str = ""
 

@@ -180,6 +180,8 @@ def _speedup_cell(comparison: Comparison | None, verdict: Verdict) -> str:
             return ""
         if verdict.bound is not None and exceeds_bound(verdict):
             return f"{text.ratio(verdict.bound)}  at most"
+        if verdict.within_launch is not None:
+            return f"{text.ratio(verdict.speedup)}  {text.interval(verdict.within_launch)}"
         return f"{text.ratio(verdict.speedup)}  no interval"
     if comparison is None and isinstance(verdict, (QualityLost, NotVerified)) and verdict.speedup is not None:
         return f"{text.ratio(verdict.speedup)}  no interval"
