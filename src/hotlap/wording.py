@@ -14,6 +14,7 @@ from hotlap.records import (
     Completed,
     Crashed,
     Ending,
+    Estimate,
     OutOfMemory,
     Stopped,
     TimedOut,
@@ -61,6 +62,11 @@ def share(part: float) -> str:
 def ratio(value: float) -> str:
     """A speedup: ``1.83x``; from ten on with one digit."""
     return f"{value:.2f}x" if value < 10 else f"{value:.1f}x" if value < 100 else f"{value:.0f}x"
+
+
+def ratio_in_interval(speedup: Estimate) -> str:
+    """A speedup with both ends of its interval: ``1.83x (1.79 to 1.88)``."""
+    return f"{ratio(speedup.value)} ({ratio(speedup.low)[:-1]} to {ratio(speedup.high)[:-1]})"
 
 
 def launches_in(launches: int, seconds: float | None) -> str:

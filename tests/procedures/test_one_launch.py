@@ -211,3 +211,5 @@ def test_what_was_only_seen_says_where_its_number_comes_from() -> None:
     assert feed.within_launch is None and "no interval" in feed.reason
     cells = {it.lever: row(it).speedup for it in study.outcomes}
     assert " to " in cells["half"] and cells["feed"].endswith("no interval")
+    slow = next(it for it in study.outcomes if it.lever == "slow")
+    assert getattr(slow.verdict, "reason", "").startswith("A first measurement within one launch showed 0.")

@@ -39,7 +39,7 @@ from hotlap.records import (
     Run,
     Setting,
 )
-from hotlap.wording import metric_words, ratio, share
+from hotlap.wording import metric_words, ratio, ratio_in_interval, share
 
 _NOISE_OF_A_BUSY_MACHINE = 0.5
 """The noise of a single replicate that other processes disturbed: what it shows of a limit is then no reason to drop a
@@ -482,10 +482,10 @@ def _let_go(
         shown = ratio(gain) if of_speed or not gain else f"{ratio(1 / gain)} the amount without it"
         seen_noise = _noise_of_gain(best, noise)
         despite = f", even with run-to-run noise of {share(seen_noise)}" if seen_noise else ""
-        text = (
-            f"A first measurement (one replicate, no interval) showed {shown}: a gain of {share(delta)} is "
-            f"unlikely{despite}."
-        )
+        where = "(one replicate, no interval)"
+        if best.comparison is not None:
+            where, shown = "within one launch", ratio_in_interval(best.comparison.speed.speedup)
+        text = f"A first measurement {where} showed {shown}: a gain of {share(delta)} is unlikely{despite}."
         report = best.compile if best.compile and best.compile.seconds else None
         no_gain = NoGain(metric=draft.study.objective.metric, reason=text)
         outcome = Outcome(lever=name, setting=best.setting, verdict=no_gain, compile=report, trial_seconds=best.seconds)

@@ -12,7 +12,6 @@ from hotlap.objective import inverse, is_speed, metric_of, p99_of, p99_state
 from hotlap.procedures.screen import Screened
 from hotlap.records import (
     Comparison,
-    Estimate,
     Judgement,
     Kept,
     LimitJudgement,
@@ -25,7 +24,7 @@ from hotlap.records import (
     Skipped,
     Verdict,
 )
-from hotlap.wording import metric_words, ratio, share
+from hotlap.wording import metric_words, ratio, ratio_in_interval, share
 
 
 def breaks_p99(comparison: Comparison, goal: Goal) -> NoGain | None:
@@ -106,7 +105,7 @@ def no_gain_within_launch(comparison: Comparison, goal: Goal) -> NoGain:
     """The verdict on a candidate without a gain in one launch with the other levers."""
     others = [it.lever for it in comparison.baseline.settings]
     next_to = f" next to {', '.join(others)}" if others else ""
-    speedup = _interval(comparison.speed.speedup)
+    speedup = ratio_in_interval(comparison.speed.speedup)
     reason = f"Within one launch it gave {speedup}{next_to}: a gain of {share(goal.delta)} is not shown."
     return NoGain(comparison=comparison, metric=goal.objective.metric, reason=reason)
 
@@ -116,7 +115,7 @@ def seen(choice: Screened, gain: float, goal: Goal) -> Seen:
     rounds, bound = choice.rounds, choice.bound
     within = choice.comparison.speed.speedup if choice.comparison is not None else None
     if within is not None:
-        measured = f"Within one launch, {rounds} rounds gave {_interval(within)}; not proved on fresh launches"
+        measured = f"Within one launch, {rounds} rounds gave {ratio_in_interval(within)}; not proved on fresh launches"
     else:
         measured = f"Measured in one replicate of {rounds} rounds, not proved: no interval"
     if bound is not None and gain > bound:
@@ -215,7 +214,7 @@ def _of_limit(comparison: Comparison, judged: LimitJudgement) -> str:
     if found is None:
         return f"{what} is unknown here, so the limit cannot be checked: {allowed}."
     doubt = "" if judged.state == "broken" else ", and it was not shown that this limit is kept"
-    return f"{what} is {_interval(found.ratio)} of the baseline's: {allowed}{doubt}."
+    return f"{what} is {ratio_in_interval(found.ratio)} of the baseline's: {allowed}{doubt}."
 
 
 def _why_not_better(comparison: Comparison, goal: Goal, judgement: Judgement, unfinished: bool) -> str:
@@ -225,7 +224,7 @@ def _why_not_better(comparison: Comparison, goal: Goal, judgement: Judgement, un
     what, best = metric_words(goal.objective.metric), gain_of(goal.objective, comparison)
     if best is None:
         return f"Its {what} is unknown here."
-    level = _interval(inverse(best))
+    level = ratio_in_interval(inverse(best))
     if judgement.metric_verdict == "worse":
         return f"Its {what} is {level} of the baseline's."
     if judgement.metric_verdict == "no-effect":
@@ -233,7 +232,3 @@ def _why_not_better(comparison: Comparison, goal: Goal, judgement: Judgement, un
     if unfinished:
         return f"Inconclusive after {comparison.speed.replicates} replicates, when the budget ended: {what} {level}."
     return f"A gain of {share(goal.delta)} was not shown in {comparison.speed.replicates} replicates: {what} {level}."
-
-
-def _interval(speedup: Estimate) -> str:
-    return f"{ratio(speedup.value)} ({ratio(speedup.low)[:-1]} to {ratio(speedup.high)[:-1]})"
