@@ -59,14 +59,35 @@ def share(part: float) -> str:
     return f"{percent:.1g} %" if abs(percent) >= 0.01 else "under 0.01 %"
 
 
+_WIDEST_SHOWN = 5.0
+"""The largest ratio between the ends of an interval over few rounds or replicates that is shown."""
+
+
 def ratio(value: float) -> str:
     """A speedup: ``1.83x``; from ten on with one digit."""
     return f"{value:.2f}x" if value < 10 else f"{value:.1f}x" if value < 100 else f"{value:.0f}x"
 
 
+def interval(of: Estimate) -> str:
+    """Both ends of an interval of a speedup: ``1.79 to 1.88``."""
+    return f"{ratio(of.low)[:-1]} to {ratio(of.high)[:-1]}"
+
+
 def ratio_in_interval(speedup: Estimate) -> str:
     """A speedup with both ends of its interval: ``1.83x (1.79 to 1.88)``."""
-    return f"{ratio(speedup.value)} ({ratio(speedup.low)[:-1]} to {ratio(speedup.high)[:-1]})"
+    return f"{ratio(speedup.value)} ({interval(speedup)})"
+
+
+def is_worth_showing(of: Estimate) -> bool:
+    """Whether an interval over few rounds or replicates says anything."""
+    return of.high <= _WIDEST_SHOWN * of.low
+
+
+def ratio_over_rounds(speedup: Estimate) -> str:
+    """A speedup within one launch, with its interval unless that says nothing."""
+    if is_worth_showing(speedup):
+        return ratio_in_interval(speedup)
+    return f"{ratio(speedup.value)} (no interval, since rounds differ too much)"
 
 
 def launches_in(launches: int, seconds: float | None) -> str:

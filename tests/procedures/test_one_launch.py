@@ -8,19 +8,25 @@ import msgspec
 import pytest
 from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
+from fakes import speed
 
 from hotlap.experiment.options import Options
 from hotlap.levers.api import Lever
 from hotlap.levers.support.switching import Switch
-from hotlap.plan import setting
+from hotlap.plan import setting, with_setting
+from hotlap.procedures.screen import Screened
 from hotlap.procedures.search import tune
+from hotlap.procedures.verdicts import no_gain_within_launch, seen
 from hotlap.records import (
     PEAK_BYTES,
+    Comparison,
     Crashed,
     Failed,
     Kept,
     LaunchRequest,
     Objective,
+    Outcome,
+    Plan,
     Replicate,
     Run,
     Seen,
@@ -213,3 +219,20 @@ def test_what_was_only_seen_says_where_its_number_comes_from() -> None:
     assert " to " in cells["half"] and cells["feed"].endswith("no interval")
     slow = next(it for it in study.outcomes if it.lever == "slow")
     assert getattr(slow.verdict, "reason", "").startswith("A first measurement within one launch showed 0.")
+
+
+def test_what_was_seen_next_to_other_levers_names_them() -> None:
+    before, own = Plan(settings=(setting("half"),)), setting("step")
+    compared = Comparison(baseline=before, candidate=with_setting(before, own), speed=speed(1.2, 0.05))
+    look = seen(Screened(own, gain=1.2, rounds=8, comparison=compared), 1.2, Options().goal)
+    assert "8 rounds gave 1.20x (1.14 to 1.26) next to half; not proved on fresh launches" in look.reason
+
+
+def test_an_interval_that_says_nothing_is_not_shown() -> None:
+    """Of two rounds during which a compiler ran it reached from 0.00 to 2365."""
+    own = setting("half")
+    compared = Comparison(baseline=Plan(), candidate=Plan(settings=(own,)), speed=speed(0.62, 8.0), within_launch=True)
+    look = seen(Screened(own, gain=0.62, rounds=2, comparison=compared), 0.62, Options().goal)
+    assert "2 rounds gave 0.62x (no interval, since rounds differ too much)" in look.reason
+    for verdict in (look, no_gain_within_launch(compared, Options().goal)):
+        assert row(Outcome(lever="half", setting=own, verdict=verdict)).speedup == "0.62x  no interval"

@@ -14,13 +14,10 @@ from hotlap.experiment.quiet import quietly, runs_of_replicate
 from hotlap.experiment.trials import Arm, Trials
 from hotlap.measure import speed
 from hotlap.records import Estimate, Measurement, Plan, Replicate, Stage, Stopped, TimedOut
-from hotlap.wording import replicates_words
+from hotlap.wording import is_worth_showing, replicates_words
 
 Rule: TypeAlias = Callable[[Sequence[Replicate]], bool]
 """Whether the replicates so far decide. Its rate of false positives depends on how often it is called."""
-
-_WIDEST_SHOWN = 5.0
-"""The largest ratio between the ends of an interval that progress shows."""
 
 ANALYSES = tuple(analysis.replicates for analysis in speed.ANALYSES)
 
@@ -219,7 +216,7 @@ class _Loop:
             return None
         delta = self._trials.options.delta
         found = compare_replicates(self._replicates, delta=delta, confidence=speed.HEADLINE_CONFIDENCE).speedup
-        return found if found.high <= _WIDEST_SHOWN * found.low else None
+        return found if is_worth_showing(found) else None
 
 
 def adapt_rounds(trials: Trials, replicates: Sequence[Replicate]) -> None:

@@ -39,7 +39,7 @@ from hotlap.records import (
     Run,
     Setting,
 )
-from hotlap.wording import metric_words, ratio, ratio_in_interval, share
+from hotlap.wording import metric_words, ratio, ratio_over_rounds, share
 
 _NOISE_OF_A_BUSY_MACHINE = 0.5
 """The noise of a single replicate that other processes disturbed: what it shows of a limit is then no reason to drop a
@@ -484,7 +484,7 @@ def _let_go(
         despite = f", even with run-to-run noise of {share(seen_noise)}" if seen_noise else ""
         where = "(one replicate, no interval)"
         if best.comparison is not None:
-            where, shown = "within one launch", ratio_in_interval(best.comparison.speed.speedup)
+            where, shown = "within one launch", ratio_over_rounds(best.comparison.speed.speedup)
         text = f"A first measurement {where} showed {shown}: a gain of {share(delta)} is unlikely{despite}."
         report = best.compile if best.compile and best.compile.seconds else None
         no_gain = NoGain(metric=draft.study.objective.metric, reason=text)

@@ -24,7 +24,7 @@ from hotlap.records import (
     Skipped,
     Verdict,
 )
-from hotlap.wording import metric_words, ratio, ratio_in_interval, share
+from hotlap.wording import metric_words, ratio, ratio_in_interval, ratio_over_rounds, share
 
 
 def breaks_p99(comparison: Comparison, goal: Goal) -> NoGain | None:
@@ -103,21 +103,25 @@ def little_by_bound(bound: float) -> Skipped:
 
 def no_gain_within_launch(comparison: Comparison, goal: Goal) -> NoGain:
     """The verdict on a candidate without a gain in one launch with the other levers."""
+    reason = f"Within one launch it gave {_gain_within_launch(comparison)}: a gain of {share(goal.delta)} is not shown."
+    return NoGain(comparison=comparison, metric=goal.objective.metric, reason=reason)
+
+
+def _gain_within_launch(comparison: Comparison) -> str:
+    """A gain with its interval, if that says anything, and the levers next to which it was measured."""
     others = [it.lever for it in comparison.baseline.settings]
     next_to = f" next to {', '.join(others)}" if others else ""
-    speedup = ratio_in_interval(comparison.speed.speedup)
-    reason = f"Within one launch it gave {speedup}{next_to}: a gain of {share(goal.delta)} is not shown."
-    return NoGain(comparison=comparison, metric=goal.objective.metric, reason=reason)
+    return f"{ratio_over_rounds(comparison.speed.speedup)}{next_to}"
 
 
 def seen(choice: Screened, gain: float, goal: Goal) -> Seen:
     """The verdict on a candidate that was screened, with this gain, but could not be proved."""
-    rounds, bound = choice.rounds, choice.bound
-    within = choice.comparison.speed.speedup if choice.comparison is not None else None
-    if within is not None:
-        measured = f"Within one launch, {rounds} rounds gave {ratio_in_interval(within)}; not proved on fresh launches"
-    else:
-        measured = f"Measured in one replicate of {rounds} rounds, not proved: no interval"
+    rounds, bound, within = choice.rounds, choice.bound, None
+    measured = f"Measured in one replicate of {rounds} rounds, not proved: no interval"
+    if choice.comparison is not None:
+        within = choice.comparison.speed.speedup
+        gave = _gain_within_launch(choice.comparison)
+        measured = f"Within one launch, {rounds} rounds gave {gave}; not proved on fresh launches"
     if bound is not None and gain > bound:
         reason = (
             f"One replicate of {rounds} rounds showed {ratio(gain)}. By the step's own times the lever can give "

@@ -18,6 +18,7 @@ from hotlap.records import (
     Comparison,
     CompileReport,
     Crashed,
+    Estimate,
     Failed,
     GraphBreak,
     Kept,
@@ -181,13 +182,22 @@ def _speedup_cell(comparison: Comparison | None, verdict: Verdict) -> str:
         if verdict.bound is not None and exceeds_bound(verdict):
             return f"{text.ratio(verdict.bound)}  at most"
         if verdict.within_launch is not None:
-            return f"{text.ratio(verdict.speedup)}  {text.interval(verdict.within_launch)}"
+            return _over_rounds(verdict.within_launch)
         return f"{text.ratio(verdict.speedup)}  no interval"
     if comparison is None and isinstance(verdict, (QualityLost, NotVerified)) and verdict.speedup is not None:
         return f"{text.ratio(verdict.speedup)}  no interval"
     if comparison is None:
         return ""
     estimate = comparison.speed.speedup
+    return _over_rounds(estimate) if comparison.within_launch else _with_interval(estimate)
+
+
+def _over_rounds(estimate: Estimate) -> str:
+    """A speedup within one launch, whose interval says nothing if it has few rounds that differ."""
+    return _with_interval(estimate) if text.is_worth_showing(estimate) else f"{text.ratio(estimate.value)}  no interval"
+
+
+def _with_interval(estimate: Estimate) -> str:
     return f"{text.ratio(estimate.value)}  {text.interval(estimate)}"
 
 

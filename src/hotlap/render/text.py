@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 from hotlap.records import Estimate, Setting, Workload
 from hotlap.wording import from_package
+from hotlap.wording import interval as interval
+from hotlap.wording import is_worth_showing as is_worth_showing
 from hotlap.wording import number as number
 from hotlap.wording import ratio as ratio
 from hotlap.wording import share as share
@@ -145,11 +147,6 @@ def cost(of: Estimate) -> str:
 def whole_of(of: Estimate) -> str:
     """The whole of a share: ``of a step``, or ``of the run`` for time outside of steps."""
     return _OF_THE_RUN if of.unit == _OF_THE_RUN else "of a step"
-
-
-def interval(of: Estimate) -> str:
-    """Both ends of an interval of a speedup: ``1.79 to 1.88``."""
-    return f"{ratio(of.low)[:-1]} to {ratio(of.high)[:-1]}"
 
 
 def confidence(level: float) -> str:
