@@ -35,6 +35,7 @@ from hotlap.records import (
     Study,
     TurnRequest,
 )
+from hotlap.render.headline import headline
 from hotlap.render.lever_table import row
 
 EFFECTS = {
@@ -217,6 +218,10 @@ def test_what_was_only_seen_says_where_its_number_comes_from() -> None:
     assert feed.within_launch is None and "no interval" in feed.reason
     cells = {it.lever: row(it).speedup for it in study.outcomes}
     assert " to " in cells["half"] and cells["feed"].endswith("no interval")
+    half_and_others, feed_alone = headline(study).sentence.split("; ")
+    assert f"half {half.speedup:.2f}x ({half.within_launch.low:.2f} to " in half_and_others
+    assert half_and_others.endswith(" within one launch") and "feed " in feed_alone
+    assert feed_alone.endswith(" in one replicate, without an interval.")
     slow = next(it for it in study.outcomes if it.lever == "slow")
     assert getattr(slow.verdict, "reason", "").startswith("A first measurement within one launch showed 0.")
 

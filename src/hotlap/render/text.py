@@ -17,6 +17,7 @@ from hotlap.wording import interval as interval
 from hotlap.wording import is_worth_showing as is_worth_showing
 from hotlap.wording import number as number
 from hotlap.wording import ratio as ratio
+from hotlap.wording import ratio_in_interval as ratio_in_interval
 from hotlap.wording import share as share
 
 _ESCAPE_SEQUENCE = re.compile(

@@ -183,19 +183,14 @@ def _quick_look(study: Study) -> Headline:
     hidden = [(lever, it) for lever, it in looked if exceeds_bound(it)]
     best = sorted((it for it in looked if it not in hidden), key=lambda it: -it[1].speedup)[:_SEEN_SHOWN]
     metric = _other_metric(study)
-    shown = [
-        f"{text.one_line(lever)} {text.ratio(1 / it.speedup if metric else it.speedup)}"
-        for lever, it in best
-        if it.speedup > 1
-    ]
-    if shown:
-        of_what = f"{metric} with " if metric else ""
-        sentence = f"Quick look, nothing proved: {of_what}{text.listed(shown)} in one replicate, without an interval."
+    better = [(text.one_line(lever), it) for lever, it in best if it.speedup > 1]
+    if better:
+        sentence = f"Quick look, nothing proved: {_looks(better, metric)}."
     elif hidden:
         sentence = "Quick look, nothing proved: one replicate of each lever showed no gain, or more than is possible."
     elif looked:
-        better = f"had less {metric}" if metric else "was faster"
-        sentence = f"Quick look, nothing proved: no lever that was measured {better} in one replicate."
+        did_better = f"had less {metric}" if metric else "was faster"
+        sentence = f"Quick look, nothing proved: no lever that was measured {did_better} in one replicate."
     else:
         sentence = "Quick look, nothing proved: no lever was measured."
     details = [text.sentence(study.status_text)] if study.status_text else []
@@ -205,6 +200,24 @@ def _quick_look(study: Study) -> Headline:
     if costliest is not None:
         details.append(f"The costliest cause that was found: {text.sentence(costliest.title)}")
     return Headline("neutral", sentence, tuple(details))
+
+
+def _looks(better: Sequence[tuple[str, Seen]], metric: str) -> str:
+    """What was seen, and where: levers that a process switched have an interval over its rounds."""
+    within = [
+        f"{lever} {text.ratio_in_interval(it.within_launch)}"
+        for lever, it in better
+        if it.within_launch is not None and text.is_worth_showing(it.within_launch)
+    ]
+    others = [
+        f"{lever} {text.ratio(1 / it.speedup if metric else it.speedup)}"
+        for lever, it in better
+        if it.within_launch is None or not text.is_worth_showing(it.within_launch)
+    ]
+    of_what = f"{metric} with " if metric else ""
+    parts = [f"{text.listed(within)} within one launch"] if within else []
+    parts += [f"{of_what}{text.listed(others)} in one replicate, without an interval"] if others else []
+    return "; ".join(parts)
 
 
 def _costliest(study: Study) -> Finding | None:
