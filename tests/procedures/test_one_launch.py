@@ -223,7 +223,9 @@ def test_what_was_only_seen_says_where_its_number_comes_from() -> None:
     assert half_and_others.endswith(" within one launch") and "feed " in feed_alone
     assert feed_alone.endswith(" in one replicate, without an interval.")
     slow = next(it for it in study.outcomes if it.lever == "slow")
-    assert getattr(slow.verdict, "reason", "").startswith("A first measurement within one launch showed 0.")
+    reason = getattr(slow.verdict, "reason", "")
+    assert reason.startswith("A first measurement within one launch showed 0.")
+    assert reason.endswith("), which is too little for a trial."), "an interval may reach beyond what is a gain"
 
 
 def test_what_was_seen_next_to_other_levers_names_them() -> None:

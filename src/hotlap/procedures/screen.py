@@ -482,10 +482,11 @@ def _let_go(
         shown = ratio(gain) if of_speed or not gain else f"{ratio(1 / gain)} the amount without it"
         seen_noise = _noise_of_gain(best, noise)
         despite = f", even with run-to-run noise of {share(seen_noise)}" if seen_noise else ""
-        where = "(one replicate, no interval)"
+        doubt = f": a gain of {share(delta)} is unlikely{despite}."
+        text = f"A first measurement (one replicate, no interval) showed {shown}{doubt}"
         if best.comparison is not None:
-            where, shown = "within one launch", ratio_over_rounds(best.comparison.speed.speedup)
-        text = f"A first measurement {where} showed {shown}: a gain of {share(delta)} is unlikely{despite}."
+            over_rounds = ratio_over_rounds(best.comparison.speed.speedup)
+            text = f"A first measurement within one launch showed {over_rounds}, which is too little for a trial."
         report = best.compile if best.compile and best.compile.seconds else None
         no_gain = NoGain(metric=draft.study.objective.metric, reason=text)
         outcome = Outcome(lever=name, setting=best.setting, verdict=no_gain, compile=report, trial_seconds=best.seconds)
