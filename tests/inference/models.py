@@ -54,6 +54,10 @@ def named_rows() -> list[dict[str, Any]]:
     return [{"rows": torch.randn(2, 16), "scale": 2.0}]
 
 
+def rows_and_scales() -> list[dict[str, torch.Tensor]]:
+    return [{"rows": torch.randn(2, 16), "scale": torch.randn(2, 1)} for _ in range(3)]
+
+
 def rows_of_all_lengths() -> list[torch.Tensor]:
     return [torch.randn(length, 16) for length in (2, 5, 8)]
 

@@ -209,6 +209,9 @@ def test_slow_calls_of_one_shape_take_no_longer_than_fast_ones(tmp_path: Path) -
     assert study.verification is not None and study.verification.candidate == study.plan
 
 
+TWO_INPUTS = ModelFacts(kind="Net", parameters=1, input_shapes=((2, 3), (2,)), shapes_vary=False)
+
+
 @pytest.mark.parametrize(
     ("fields", "wants_p99", "fewest"),
     [
@@ -218,6 +221,7 @@ def test_slow_calls_of_one_shape_take_no_longer_than_fast_ones(tmp_path: Path) -
         ({"generation": GenerationFacts(prompts=4)}, False, BLOCK_STEPS),
         ({"step_source": "optimizer"}, False, BLOCK_STEPS),
         ({"models": (ModelFacts(kind="Net", parameters=1, input_shapes=((2, 3), (4, 3))),)}, False, BLOCK_STEPS),
+        ({"models": (TWO_INPUTS,)}, False, FEWEST_ALIKE),
         ({"models": ()}, False, BLOCK_STEPS),
     ],
 )

@@ -29,6 +29,20 @@ def test_every_call_is_a_step(launch: Launch) -> None:
     assert [(it.first_step, it.steps) for it in run.blocks] == [(1, 11)]
 
 
+@pytest.mark.parametrize(
+    ("model", "inputs", "shapes", "vary"),
+    [
+        ("nested", "rows_and_scales", ((2, 16), (2, 1)), False),
+        ("mlp", "rows_of_all_lengths", ((2, 16), (5, 16), (8, 16)), True),
+    ],
+)
+def test_inputs_of_one_call_may_differ_where_those_of_all_calls_are_alike(
+    launch: Launch, model: str, inputs: str, shapes: tuple[tuple[int, ...], ...], vary: bool
+) -> None:
+    (found,) = launch(model, inputs, instruments=(Observe(),)).facts.models
+    assert (found.input_shapes, found.shapes_vary) == (shapes, vary)
+
+
 def test_calls_take_turns(target: Target, tmp_path: Path) -> None:
     arm = Assignment(workload=target("mlp"), step_source="call")
     request = TurnRequest(arms=(arm, arm), rounds=3, block_seconds=0.05, warm_up_limit_seconds=20)

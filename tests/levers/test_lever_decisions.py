@@ -198,6 +198,8 @@ def test_compile_chooses_modes_by_device_and_shapes() -> None:
     assert [dict(it.values)["dynamic"] for it in compile.candidates(on_gpu(models=(changing,)))] == [True, False, True]
     ragged = msgspec.structs.replace(NET, input_shapes=tuple((8, length) for length in range(10, 20)))
     assert all(dict(it.values)["dynamic"] is True for it in compile.candidates(on_gpu(models=(ragged,))))
+    alike = msgspec.structs.replace(changing, shapes_vary=False)  # several inputs, the same in each call
+    assert not any(dict(it.values)["dynamic"] for it in compile.candidates(on_gpu(models=(alike,))))
     assert already(compile, on_gpu(models=(msgspec.structs.replace(NET, compiled=True),)))
 
 

@@ -10,12 +10,12 @@ import pytest
 from fake_findings import answered_by
 from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeScript
-from test_together import QUIET, Counting, chosen, outcomes, switchable
+from test_together import QUIET, Counting, chosen, outcomes, search, switchable
 
 from hotlap.experiment.options import Options
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
-from hotlap.records import Failed, Kept, LaunchRequest, Replicate, Run, Study, TurnRequest
+from hotlap.records import Failed, Kept, LaunchRequest, Replicate, Run, Seen, Study, TurnRequest
 
 COMPILED = "compile"
 SMALL, CLEAR = Effect(optimizer=0.85), Effect(compute=0.6)
@@ -106,6 +106,25 @@ def test_if_it_fails_the_others_are_verified() -> None:
     study, _ = searched(script(Effect(optimizer=0.2), fails="crash"), 330.0)
     assert chosen(study) == {"first"}
     assert isinstance(outcomes(study)[COMPILED].verdict, Failed)
+
+
+@pytest.mark.parametrize("budget_seconds", [40.0, 70.0, 110.0, 130.0])
+def test_where_there_is_no_time_for_a_proof_a_failure_is_said_and_not_measured_again(budget_seconds: float) -> None:
+    study, executor = searched(script(Effect(), fails="crash"), budget_seconds)
+    verdict = outcomes(study)[COMPILED].verdict
+    assert study.status == "quick-look" and isinstance(verdict, Failed) and "planted" in verdict.reason
+    assert sum(COMPILED in levers(it) for it in executor.replicates) == 1
+
+
+def test_where_its_first_setting_fails_the_next_one_is_measured() -> None:
+    slow = Effect(compute=0.85, startup_seconds=8.0)
+    effects = {setting(COMPILED, choice="first"): replace(slow, fails="crash"), setting(COMPILED, choice="next"): slow}
+    both = replace(switchable(COMPILED, "first", "next"), starts_slowly=True)
+    made = FakeScript(effects=effects, **QUIET)  # type: ignore[arg-type]
+    study, _ = search(made, switchable("idle"), both, budget_seconds=120.0)
+    found = outcomes(study)[COMPILED]
+    assert isinstance(found.verdict, Seen) and found.setting == setting(COMPILED, choice="next")
+    assert found.verdict.speedup > 1.05
 
 
 @pytest.mark.parametrize("budget_seconds", [130.0, 180.0, 230.0, 280.0])

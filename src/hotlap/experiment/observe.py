@@ -21,6 +21,7 @@ from hotlap.experiment.costs import (
 from hotlap.experiment.denied import failure_of, way_out
 from hotlap.experiment.failures import ran_through, steps_done
 from hotlap.experiment.trials import Trials
+from hotlap.levers.support.situations import shapes_vary
 from hotlap.measure.account import account, warm_up_steps
 from hotlap.measure.turns_of_a_block import turns_of_a_block
 from hotlap.records import (
@@ -152,7 +153,7 @@ def _fewest_of_a_block(facts: ScriptFacts, *, wants_p99: bool) -> int:
     if facts.lengths is not None and facts.lengths.whole_passes:
         return FEWEST_ALIKE
     hotlap_calls = facts.step_source == "call" and not facts.calls_in_script and facts.generation is None
-    is_alike = all(len(it.input_shapes) == 1 for it in facts.models)
+    is_alike = all(it.input_shapes and not shapes_vary(it) for it in facts.models)
     return FEWEST_ALIKE if hotlap_calls and facts.models and is_alike and not wants_p99 else BLOCK_STEPS
 
 

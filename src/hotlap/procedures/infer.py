@@ -25,6 +25,7 @@ from hotlap.experiment.options import Options, check
 from hotlap.experiment.prove_outputs import TaskQualityProver
 from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.levers.api import Lever, inference_levers
+from hotlap.levers.support.situations import shapes_vary
 from hotlap.objective import gain, judge
 from hotlap.procedures.budget import RESERVE_MARGIN, reserve_for_first_answer
 from hotlap.procedures.call_advice import call_findings
@@ -375,7 +376,7 @@ class _InferenceSearch(Search):
 def _steps_with_all_shapes(facts: ScriptFacts) -> int:
     """After how many calls every shape of the inputs has occurred, where they differ: kernels and graphs are chosen for
     each shape when it first occurs, which is no part of a call's usual time."""
-    varies = any(len(it.input_shapes) > 1 for it in facts.models)
+    varies = any(map(shapes_vary, facts.models))
     whole_passes = facts.lengths is not None and facts.lengths.whole_passes
     return facts.inputs if varies and not whole_passes else 0
 

@@ -234,7 +234,11 @@ class Ladder:
             candidate = plans_of.with_setting(self._plan, choice.setting)
             way = self._way(candidate, choice.gain)
             if way is None and choice.gain is None:
-                choice = self._screen(choice)
+                screened = self._screen(choice)
+                if isinstance(screened, Failure):
+                    first = first or self._note_failed(choice, screened)
+                    continue
+                choice = screened
                 noise = noise_of_a_replicate(self._noise)
                 is_within = exceeded(choice, noise, self._used) is None
                 if not is_within or not is_hopeful(choice, self._trials.options.goal.delta, noise):
@@ -288,11 +292,14 @@ class Ladder:
         levers = {it.settings[-1]: self._levers[name] for name, it in rest.items()}
         self._draft.plan_ahead("screening", forecast_one_by_one(self._trials, self._plan, levers))
         for name, candidate in rest.items():
-            found = self._screen(Screened(candidate.settings[-1]))
-            if found.gain is not None:
+            choice = Screened(candidate.settings[-1])
+            found = self._screen(choice)
+            if isinstance(found, Failure):
+                self._note_failed(choice, found)
+            elif found.gain is not None:
                 self._note_seen(name, found, candidate)
 
-    def _screen(self, choice: Screened) -> Screened:
+    def _screen(self, choice: Screened) -> Screened | Failure:
         """Screen a setting that cannot be tried; a plan that is kept already must still fit its verification."""
         trials, done = self._trials, self._draft.study.verification is not None
         to_come = 0.0 if done or not self._plan.settings else verification_cost(trials, self._prover, self._plan)
@@ -300,7 +307,7 @@ class Ladder:
         lever = self._levers[choice.setting.lever]
         found = screen_one(trials, self._draft, self._plan, lever, choice.setting)
         if isinstance(found, Failure):
-            return choice
+            return found
         return replace(found, bound=bound_of(lever, self._situation) if trials.options.goal.is_of_speed else None)
 
     def _keeping_proof(self, candidate: Plan, ask: Callable[[], _Answer]) -> _Answer:
@@ -391,11 +398,19 @@ class Ladder:
         """Report a lever that cannot or need not be proved, with what was measured of it."""
         self._untried[name] = candidate
         let_go_beyond_limit(self._draft, choice, noise_of_a_replicate(self._noise), self._used)
-        if self._is_open(name):
+        has_failed = isinstance(self._verdict_of(name), Failed)  # with another setting
+        if self._is_open(name) or (has_failed and choice.gain is not None):
             outcome = Outcome(
                 lever=name, setting=choice.setting, verdict=self._seen(choice), trial_seconds=choice.seconds
             )
             self._draft.decide(outcome, "screening")
+
+    def _note_failed(self, choice: Screened, failure: Failure) -> Outcome:
+        """Decide a lever whose first measurement failed."""
+        verdict = Failed(ending=failure.ending, reason=failure.reason)
+        outcome = Outcome(lever=choice.setting.lever, setting=choice.setting, verdict=verdict)
+        self._draft.decide(outcome, "screening")
+        return outcome
 
     def _seen(self, choice: Screened) -> Seen | Skipped:
         if choice.gain is not None:

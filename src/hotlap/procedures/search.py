@@ -349,7 +349,7 @@ class Search(Ladder):
         if first.gain is None or first.gain < 1 + self._trials.options.delta or first.comparison is not None:
             return first
         second = self._screen(first)
-        if second.gain is None:
+        if isinstance(second, Failure) or second.gain is None:
             return first
         self._seen_with[first.setting.lever] = self._plan
         known = first.bound is not None and second.bound is not None

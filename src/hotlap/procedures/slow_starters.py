@@ -18,8 +18,9 @@ from hotlap.experiment.trials import Trials
 from hotlap.procedures.budget import RESERVE_MARGIN, least_reserve_for_first_answer
 from hotlap.procedures.compose import CLEAR, Composition, plan_of, split, switched_on_top
 from hotlap.procedures.prospects import Prospect
+from hotlap.procedures.screen import Screened
 from hotlap.procedures.verify import last_resort_rounds, verification_cost
-from hotlap.records import Finding
+from hotlap.records import Failed, Finding
 
 
 def slow_and_not_asked_for(prospects: Sequence[Prospect], findings: Sequence[Finding]) -> list[Prospect]:
@@ -39,9 +40,9 @@ def with_a_slow_one(
 ) -> Composition:
     """The same levers and, if these promise no clear gain, the first of those that wait, if it adds to them.
 
-    It is measured in one launch with its first setting, and taken only if the proof, where its results are good at
-    first sight, and the verification still fit after that. That launch leaves time for one with the levers of the
-    ``prospects`` that need a process of their own.
+    It is measured in one launch with its first setting; where that fails, the others remain. It is taken only if the
+    proof, where its results are good at first sight, and the verification still fit after that. That launch leaves time
+    for one with the levers of the ``prospects`` that need a process of their own.
     """
     switched, launched = split(waiting)[0], [it for it in split(prospects)[1] if it.lever.name in found.left]
     if not switched or math.prod(it.gain or 1.0 for it in found.parts) >= CLEAR:
@@ -51,11 +52,15 @@ def with_a_slow_one(
     trials.reserve_seconds = least_reserve_for_first_answer(trials)
     if plan.settings:
         trials.reserve_seconds = RESERVE_MARGIN * verification_cost(trials, prover, plan, rounds)
-    one = replace(one, settings=one.settings[:1])
-    added, not_added = switched_on_top(trials, draft, plan, [one], noise, to_come=1 if launched else 0)
+    first = replace(one, settings=one.settings[:1])
+    added, not_added = switched_on_top(trials, draft, plan, [first], noise, to_come=1 if launched else 0)
     trials.reserve_seconds = 0.0
     parts = (*found.parts, *added)
     left = {name: it for name, it in found.left.items() if name != one.lever.name} | not_added
+    outcome, others = draft.outcome_of(one.lever.name), [Screened(it) for it in one.settings[1:]]
+    has_failed = outcome is not None and isinstance(outcome.verdict, Failed)
+    if others and (has_failed or one.lever.name in left):
+        left[one.lever.name] = [*left.get(one.lever.name, ()), *others]
     whole = plan_of(parts)
     if added and trials.fits(verification_cost(trials, None, whole, rounds) + prover.least_cost(whole)):
         return replace(found, parts=parts, left=left)

@@ -163,7 +163,8 @@ class RepeatedModules(Record, frozen=True, kw_only=True):
 class ModelFacts(Record, frozen=True, kw_only=True):
     """One root module: the outermost module that owns parameters an optimizer holds.
 
-    ``input_shapes`` are the distinct shapes of its tensor arguments in the observed steps, at most 32.
+    ``input_shapes`` are the distinct shapes of its tensor arguments in the observed steps, at most 32, and
+    ``shapes_vary`` says that one call had others than another (None: not observed, by an earlier version).
     ``outputs_by_sample`` says that each tensor of its outputs had one entry for each sample of its inputs, and
     ``forward_of_torch`` that its own class defines no forward, as that of an ``nn.Sequential``. ``trains`` says that
     some of its modules compute as in training: dropout, or normalisation by the batch. ``repeated`` are its repeated
@@ -186,6 +187,7 @@ class ModelFacts(Record, frozen=True, kw_only=True):
     attention: str = ""
     transformers_model: bool = False
     input_shapes: tuple[tuple[int, ...], ...] = ()
+    shapes_vary: bool | None = None
     flops_per_step: float | None = None
     blocks: BlockFacts | None = None
     outputs_by_sample: bool = False

@@ -418,7 +418,7 @@ class _Model:
 
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._shapes: dict[tuple[int, ...], None] = {}
+        self._calls: dict[tuple[tuple[int, ...], ...], None] = {}
         self._samples = 0
         self._outputs_by_sample: bool | None = None
 
@@ -428,9 +428,9 @@ class _Model:
 
     def saw(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._samples = next((int(it.shape[0]) for it in tensors((args, kwargs)) if it.dim()), 0)
-        if len(self._shapes) < MAXIMUM_SHAPES:
-            for tensor in tensors((args, kwargs)):
-                self._shapes[tuple(int(size) for size in tensor.shape)] = None
+        if len(self._calls) < MAXIMUM_SHAPES:
+            shapes = [tuple(int(size) for size in it.shape) for it in tensors((args, kwargs))]
+            self._calls[tuple(shapes)] = None
 
     def facts(
         self, flops: float | None, sites: dict[tuple[str, str, int, int | None], CallSite], blocks: BlocksWatch
@@ -456,7 +456,8 @@ class _Model:
             channels_last=_is_channels_last(parameters),
             attention=str(getattr(configuration, "_attn_implementation", "") or ""),
             transformers_model=any(str(it.__module__).startswith("transformers.") for it in type(root).__mro__),
-            input_shapes=tuple(self._shapes),
+            input_shapes=tuple(dict.fromkeys(it for call in self._calls for it in call))[:MAXIMUM_SHAPES],
+            shapes_vary=len(self._calls) > 1,
             flops_per_step=flops,
             blocks=blocks.facts(root),
             outputs_by_sample=bool(self._outputs_by_sample),

@@ -51,7 +51,14 @@ from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.blocks import same_blocks
-from hotlap.levers.support.situations import bound_without, device_kind, is_nvidia_like, make_setting, without_model
+from hotlap.levers.support.situations import (
+    bound_without,
+    device_kind,
+    is_nvidia_like,
+    make_setting,
+    shapes_vary,
+    without_model,
+)
 from hotlap.levers.support.switching import Switch, of_models
 from hotlap.records import (
     PEAK_BYTES,
@@ -85,7 +92,7 @@ parameters = {
 }
 
 _FEW_SHAPES = 4
-"""So many shapes may be those of several inputs, or of a last batch that is shorter, instead of changing ones."""
+"""So few shapes may be those of a last batch that is shorter, or of an evaluation, instead of changing ones."""
 
 _FEWEST_BLOCKS = 3
 """With fewer, the model compiles about as fast as its blocks."""
@@ -115,13 +122,13 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     shapes. Weights that never change again may be compiled in."""
     models = situation.facts.models
     shapes = max((len(it.input_shapes) for it in models), default=1)
-    changes = shapes > 1
+    changes = any(map(shapes_vary, models))
     settings = [make_setting("compile", mode="default", dynamic=changes)]
     if situation.facts.step_source == "call":
         settings.insert(0, make_setting("compile", mode="default", dynamic=changes, freezing=True))
     elif models and all(_count(it) >= _FEWEST_BLOCKS for it in models):
         settings.append(make_setting("compile", mode="default", dynamic=changes, blocks=True))
-    if 1 < shapes <= _FEW_SHAPES and situation.facts.step_source != "call":
+    if changes and shapes <= _FEW_SHAPES and situation.facts.step_source != "call":
         settings.append(make_setting("compile", mode="default", dynamic=False))
     if is_nvidia_like(situation):
         modes = ("max-autotune-no-cudagraphs",) if changes else ("reduce-overhead", "max-autotune")

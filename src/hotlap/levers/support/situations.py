@@ -37,6 +37,12 @@ def accelerator(situation: Situation) -> Accelerator | None:
     return devices[index] if index < len(devices) else next(iter(devices), None)
 
 
+def shapes_vary(model: ModelFacts) -> bool:
+    """Whether the inputs of one call have other shapes than those of another; for a study of an earlier version,
+    whether they have several at all."""
+    return len(model.input_shapes) > 1 if model.shapes_vary is None else model.shapes_vary
+
+
 def native_dtypes(situation: Situation) -> tuple[str, ...]:
     """Return the dtypes that the training device multiplies in hardware; empty if unknown."""
     if device_kind(situation) == "cpu":
