@@ -18,6 +18,7 @@ from hotlap.levers.support.switching import Switch
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
 from hotlap.records import (
+    AlignRandomness,
     CaptureGradients,
     Kept,
     LaunchRequest,
@@ -29,6 +30,7 @@ from hotlap.records import (
     QualityLost,
     Replicate,
     Run,
+    Seen,
     Setting,
     Study,
     TurnRequest,
@@ -433,3 +435,28 @@ def test_levers_that_are_all_useless_together_leave_no_plan() -> None:
     for seed in range(6):
         study, _ = search(FakeScript(**QUIET), *map(switchable, names), seed=seed)
         assert study.status == "finished" and not chosen(study)
+
+
+class SlowProofs(Counting):
+    """Runs whose numbers are compared take longer than those before them let expect."""
+
+    def launch(self, request: LaunchRequest) -> Run:
+        run = super().launch(request)
+        if request.assignment.instrument(AlignRandomness) is not None:
+            self._pass_time(25.0)
+        return run
+
+
+@pytest.mark.parametrize("others", [(), ("beside",)])
+def test_results_that_were_compared_are_told_where_no_time_is_left_to_verify(others: tuple[str, ...]) -> None:
+    names = ("half", *others)
+    effects = {setting(it): Effect(compute=0.7) for it in names}
+    executor = SlowProofs(FakeScript(effects=effects, **QUIET))  # type: ignore[arg-type]
+    levers = named(*map(switchable, names), switchable("idle"))
+    study = tune(WORKLOAD, Options(budget_seconds=160.0), executor, levers=levers, clock=executor.clock)
+    assert study.status == "quick-look" and not executor.fresh()
+    for name in names:
+        verdict = outcomes(study)[name].verdict
+        assert isinstance(verdict, Seen) and "not proved on fresh launches." in verdict.reason
+        assert "No difference found within" in verdict.reason and "not compared" not in verdict.reason
+        assert ("together: No difference" in verdict.reason) == bool(others)

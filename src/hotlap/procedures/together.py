@@ -91,10 +91,9 @@ class Together:
                 break
             parts, quality = proved
             without = arms_that_fit(self._trials, parts)
-            if without is None:
-                break
-            found = measure_plan(self._trials, self._draft, plan_of(parts), without)
-            if isinstance(found, Failure):
+            found = measure_plan(self._trials, self._draft, plan_of(parts), without) if without is not None else None
+            if found is None or isinstance(found, Failure):
+                self._remember(parts, quality)
                 break
             self._compared = True
             known = quality if quality is not None else self._prover.prove_exact(found.replicates)
@@ -104,6 +103,13 @@ class Together:
             self._note(idle, NoGain(comparison=found.parts[idle.lever], reason=_why_idle(found.parts[idle.lever])))
             parts = [it for it in parts if it.setting != idle]
         return self._settled()
+
+    def _remember(self, parts: Sequence[Part], quality: Quality | None) -> None:
+        """Leave levers undecided whose results were compared, if they were, and that were not measured after that."""
+        if quality is not None:
+            others = f"Of {', '.join(it.lever for it in parts)} together: " if len(parts) > 1 else ""
+            doubt = f"{others}{quality.text}"
+            self._undecided |= {it.lever: [replace(one, doubt=doubt) for one in it.choices] for it in parts}
 
     # -- the same results ---------------------------------------------------------------------
 
