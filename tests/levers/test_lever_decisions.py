@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.levers.data import device_prefetch, loader
+from hotlap.levers.data import cached_samples, device_prefetch, loader
 from hotlap.levers.host import cpu_threads, huge_pages, keep_freed_memory
 from hotlap.levers.kernels import channels_last, compile, cudnn_benchmark, sdpa_attention
 from hotlap.levers.optimizer import fused_optimizer
@@ -103,6 +103,18 @@ def test_each_lever_is_bounded_by_the_phases_it_touches() -> None:
     assert huge_pages.bound(msgspec.structs.replace(situation, facts=fed)) == pytest.approx(1 / 0.6)
     pageable = msgspec.structs.replace(situation, facts=msgspec.structs.replace(situation.facts, device="cuda"))
     assert loader.bound(pageable) == pytest.approx(1 / 0.4)
+
+
+@pytest.mark.parametrize(("workers", "threads", "bounded"), [(0, 4, True), (1, 3, True), (1, 4, False), (4, 1, False)])
+def test_workers_that_take_cores_from_the_training_bound_nothing(workers: int, threads: int, bounded: bool) -> None:
+    """One worker next to two threads on two cores: a step of 218 ms waited for 25 and took 60 without its loader."""
+    account = PhaseAccount(wall=1.0, phases=(("data_wait", 0.2), ("forward", 0.4), ("backward", 0.4)))
+    loaders = (LoaderFacts(dataset="D", workers=workers), LoaderFacts(dataset="V", workers=8, trains=False))
+    situation = msgspec.structs.replace(on_cpu(threads=threads, loaders=loaders), account=account)
+    for lever in (loader, cached_samples):
+        assert lever.bound(situation) == (pytest.approx(1.25) if bounded else None)
+    facts = msgspec.structs.replace(situation.facts, device="cuda")
+    assert cached_samples.bound(msgspec.structs.replace(situation, facts=facts)) == pytest.approx(1.25)
 
 
 # -- precision -----------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ from weakref import WeakKeyDictionary
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.evaluation import evaluation_watch
 from hotlap.levers.support.sample_file import SampleFile, TooLarge
-from hotlap.levers.support.situations import bound_without, make_setting
+from hotlap.levers.support.situations import bound_without_wait, make_setting
 from hotlap.records import (
     LoaderFacts,
     NoSourceForm,
@@ -105,8 +105,8 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """The largest gain is to remove the whole data wait."""
-    return bound_without(situation, "data_wait")
+    """The largest gain is to remove the whole data wait; none is known where workers take cores from the training."""
+    return bound_without_wait(situation)
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:

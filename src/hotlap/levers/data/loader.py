@@ -46,7 +46,14 @@ from weakref import WeakSet
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.device_copies import Copy, answer_copies, tensors_in, weak_table
 from hotlap.levers.support.evaluation import evaluation_watch
-from hotlap.levers.support.situations import bound_without, cores_per_process, device_kind, is_nvidia_like, make_setting
+from hotlap.levers.support.situations import (
+    bound_without,
+    bound_without_wait,
+    cores_per_process,
+    device_kind,
+    is_nvidia_like,
+    make_setting,
+)
 from hotlap.records import (
     CopiesWithoutWaiting,
     LoaderArguments,
@@ -119,10 +126,11 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """The largest gain is to remove the whole data wait, and unpinned copies."""
+    """The largest gain is to remove the whole data wait, and unpinned copies; none is known where workers already take
+    cores from the training."""
     if is_nvidia_like(situation) and not all(loader.pin_memory for loader in _map_style(situation)):
         return bound_without(situation, "data_wait", "host_to_device")
-    return bound_without(situation, "data_wait")
+    return bound_without_wait(situation)
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:

@@ -75,6 +75,15 @@ def bound_without(situation: Situation, *phases: StepPhase) -> float | None:
     return account.wall / rest
 
 
+def bound_without_wait(situation: Situation) -> float | None:
+    """Return the speedup if no step waited for data; None where workers and training share the cores of a machine, so
+    that what workers no longer do shortens all of the step."""
+    facts = situation.facts
+    workers = max((it.workers for it in facts.loaders if it.trains is not False), default=0)
+    is_crowded = workers > 0 and workers + facts.threads > cores_per_process(situation)
+    return None if device_kind(situation) == "cpu" and is_crowded else bound_without(situation, "data_wait")
+
+
 def bound_of_computing(situation: Situation) -> float | None:
     """Return the speedup if this process's computation took no time, including its own fetching."""
     fetches_itself = any(loader.workers == 0 for loader in situation.facts.loaders)
