@@ -478,15 +478,16 @@ def _let_go(
         return
     if seen:
         best = max(seen, key=lambda it: it.gain or 0.0)
-        gain, of_speed = best.gain or 0.0, draft.study.objective.metric == SECONDS_PER_SAMPLE
-        shown = ratio(gain) if of_speed or not gain else f"{ratio(1 / gain)} the amount without it"
-        seen_noise = _noise_of_gain(best, noise)
-        despite = f", even with run-to-run noise of {share(seen_noise)}" if seen_noise else ""
-        doubt = f": a gain of {share(delta)} is unlikely{despite}."
-        text = f"A first measurement (one replicate, no interval) showed {shown}{doubt}"
         if best.comparison is not None:
-            over_rounds = ratio_over_rounds(best.comparison.speed.speedup)
-            text = f"A first measurement within one launch showed {over_rounds}, which is too little for a trial."
+            shown = ratio_over_rounds(best.comparison.speed.speedup)
+            text = f"A first measurement within one launch showed {shown}, which is too little for a trial."
+        else:
+            gain, of_speed = best.gain or 0.0, draft.study.objective.metric == SECONDS_PER_SAMPLE
+            shown = ratio(gain) if of_speed or not gain else f"{ratio(1 / gain)} the amount without it"
+            seen_noise = _noise_of_gain(best, noise)
+            despite = f", even with run-to-run noise of {share(seen_noise)}" if seen_noise else ""
+            doubt = f"a gain of {share(delta)} is unlikely{despite}."
+            text = f"A first measurement (one replicate, no interval) showed {shown}: {doubt}"
         report = best.compile if best.compile and best.compile.seconds else None
         no_gain = NoGain(metric=draft.study.objective.metric, reason=text)
         outcome = Outcome(lever=name, setting=best.setting, verdict=no_gain, compile=report, trial_seconds=best.seconds)

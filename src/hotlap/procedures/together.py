@@ -93,7 +93,7 @@ class Together:
             without = arms_that_fit(self._trials, parts)
             found = measure_plan(self._trials, self._draft, plan_of(parts), without) if without is not None else None
             if found is None or isinstance(found, Failure):
-                self._remember(parts, quality)
+                self._leave_compared(parts, quality)
                 break
             self._compared = True
             known = quality if quality is not None else self._prover.prove_exact(found.replicates)
@@ -103,13 +103,6 @@ class Together:
             self._note(idle, NoGain(comparison=found.parts[idle.lever], reason=_why_idle(found.parts[idle.lever])))
             parts = [it for it in parts if it.setting != idle]
         return self._settled()
-
-    def _remember(self, parts: Sequence[Part], quality: Quality | None) -> None:
-        """Leave levers undecided whose results were compared, if they were, and that were not measured after that."""
-        if quality is not None:
-            others = f"Of {', '.join(it.lever for it in parts)} together: " if len(parts) > 1 else ""
-            doubt = f"{others}{quality.text}"
-            self._undecided |= {it.lever: [replace(one, doubt=doubt) for one in it.choices] for it in parts}
 
     # -- the same results ---------------------------------------------------------------------
 
@@ -273,6 +266,12 @@ class Together:
             )
         return self._settled(plan_of(parts), found)
 
+    def _leave_compared(self, parts: Sequence[Part], quality: Quality | None) -> None:
+        """Leave levers undecided that were not measured after their results were compared, if these were."""
+        if quality is not None:
+            doubt = _of_all(parts, quality.text)
+            self._undecided |= {it.lever: [replace(one, doubt=doubt) for one in it.choices] for it in parts}
+
     def _settled(
         self,
         plan: Plan = plans_of.EMPTY,
@@ -349,11 +348,15 @@ def _where_from(part: Part, own: Comparison | None, others: tuple[str, ...]) -> 
 
 def _of_the_whole(parts: Sequence[Part], found: Quality | Failure) -> str:
     """What the proof of all levers together showed, as a doubt about each of them."""
+    shown = _of_all(parts, found.reason if isinstance(found, Failure) else found.text)
+    which = " The budget left no time to find out which of them is responsible." if len(parts) > 1 else ""
+    return f"{shown}{which}"
+
+
+def _of_all(parts: Sequence[Part], shown: str) -> str:
+    """What was shown of these levers together."""
     names = ", ".join(it.lever for it in parts)
-    shown = found.reason if isinstance(found, Failure) else found.text
-    if len(parts) == 1:
-        return shown
-    return f"Of {names} together: {shown} The budget left no time to find out which of them is responsible."
+    return f"Of {names} together: {shown}" if len(parts) > 1 else shown
 
 
 def _why_idle(comparison: Comparison) -> str:

@@ -79,7 +79,7 @@ def bound_without_wait(situation: Situation) -> float | None:
     """Return the speedup if no step waited for data; None where workers and training share the cores of a machine, so
     that what workers no longer do shortens all of the step."""
     facts = situation.facts
-    workers = max((it.workers for it in facts.loaders if it.trains is not False), default=0)
+    workers = max((it.workers for it in facts.training_loaders), default=0)
     is_crowded = workers > 0 and workers + facts.threads > cores_per_process(situation)
     return None if device_kind(situation) == "cpu" and is_crowded else bound_without(situation, "data_wait")
 
