@@ -13,6 +13,7 @@ from hotlap.diagnose.data_wait import (
     distinct_loaders,
     own_rate,
     step_seconds_per_sample,
+    taken_from_computing,
     training_loaders,
     waiting,
     working_rates,
@@ -150,3 +151,40 @@ def test_settings_that_failed_have_no_rate() -> None:
     assert working_rates(
         Profile(loader_rates=(rate(num_workers=2, error="OSError"), good, rate(0.0, num_workers=4)))
     ) == (good,)
+
+
+# ---------------------------------------------------------------------------------------------
+# What workers take from the computation
+# ---------------------------------------------------------------------------------------------
+
+
+def of_rounds(speedup: float, low: float, high: float) -> tuple[Ceiling, ...]:
+    return (Ceiling(name="model-alone", bound_speedup=speedup, bound_interval=(low, high)),)
+
+
+def test_what_is_taken_is_neither_wait_nor_the_model_alone() -> None:
+    share = taken_from_computing(Profile(account=ACCOUNT, ceilings=of_rounds(4.0, 3.2, 5.0)))
+    assert share is not None and share.value == pytest.approx(1 - 0.4 - 0.25)
+    assert share.low == pytest.approx(1 - 0.4 - 1 / 3.2) and share.high == pytest.approx(1 - 0.4 - 1 / 5.0)
+
+
+def test_rounds_that_agree_are_still_of_one_replicate() -> None:
+    share = taken_from_computing(Profile(account=ACCOUNT, ceilings=of_rounds(2.5, 2.5, 2.5)))
+    assert share is not None
+    assert share.low == pytest.approx(0.6 - 0.4 * (1 + CEILING_NOISE))
+    assert share.high == pytest.approx(0.6 - 0.4 / (1 + CEILING_NOISE))
+
+
+def test_without_rounds_nothing_is_known_to_be_taken() -> None:
+    assert taken_from_computing(Profile(account=ACCOUNT, ceilings=model_alone(4.0))) is None
+    assert taken_from_computing(Profile(account=ACCOUNT)) is None
+    facts = ScriptFacts(models=(ModelFacts(kind="Net", parameters=1, input_shapes=tuple((8, it) for it in range(5))),))
+    assert taken_from_computing(Profile(account=ACCOUNT, facts=facts, ceilings=of_rounds(4.0, 3.2, 5.0))) is None
+
+
+@given(st.floats(min_value=0.0, max_value=0.1), st.floats(min_value=1.0, max_value=1e6))
+def test_wait_and_what_is_taken_are_all_that_a_loader_costs(data_wait: float, speedup: float) -> None:
+    account = PhaseAccount(wall=0.1, phases=(("data_wait", data_wait), ("forward", 0.1 - data_wait)))
+    share = taken_from_computing(Profile(account=account, ceilings=of_rounds(speedup, speedup, speedup)))
+    assert share is not None and 0 <= share.low <= share.value <= share.high <= 1
+    assert share.value == pytest.approx(max(0.0, 1 - data_wait / 0.1 - 1 / speedup), abs=1e-9)

@@ -19,6 +19,7 @@ EXPECTED = {
     "data": {
         "accelerator-in-dataset",
         "blocking-copies",
+        "crowded-cores",
         "loader-bound",
         "no-workers",
         "pageable-copies",

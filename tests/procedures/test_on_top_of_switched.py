@@ -14,7 +14,17 @@ from test_together import QUIET, Counting, chosen, kept, outcomes, search, switc
 from hotlap.experiment.options import Options
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
-from hotlap.records import NoGain, Plan, Proof, Replicate, TurnRequest
+from hotlap.records import (
+    Assignment,
+    Crashed,
+    Ending,
+    Failed,
+    NoGain,
+    Plan,
+    Proof,
+    Replicate,
+    TurnRequest,
+)
 
 
 class Growing(FakeScript):
@@ -99,6 +109,26 @@ def test_what_the_second_replicate_shows_to_be_slower_is_decided() -> None:
     assert sum({"half", "step", "idle"} in names_of(it) for it in executor.replicates) == 2, "it had no trial"
     verdict = outcomes(study)["idle"].verdict
     assert isinstance(verdict, NoGain) and verdict.comparison is None
+
+
+class Crashing(Counting):
+    """One lever crashes on top of another, and not by itself."""
+
+    def _ending(self, arm: Assignment, steps: int) -> tuple[Ending, int]:
+        if {"half", "odd"} <= {it.lever for it in arm.plan.settings}:
+            return Crashed(exit_code=1, error="RuntimeError: planted"), 0
+        return super()._ending(arm, steps)
+
+
+def test_what_gained_by_itself_and_crashes_on_top_of_the_plan_is_not_launched_so_again() -> None:
+    effects = {**HALF, **STEP, setting("odd"): Effect(compute=0.97)}
+    executor = Crashing(FakeScript(effects=effects, optimizer=0.004, **QUIET))
+    levers = named(switchable("half"), switchable("step"), lever("odd", proof="exact"))
+    study = tune(WORKLOAD, Options(budget_seconds=150), executor, levers=levers, clock=executor.clock)
+    assert chosen(study) == {"half", "step"}
+    assert sum({"half", "step", "odd"} in names_of(it) for it in executor.replicates) == 1
+    verdict = outcomes(study)["odd"].verdict
+    assert isinstance(verdict, Failed) and "planted" in verdict.reason
 
 
 def test_what_can_save_too_little_is_not_measured_on_top() -> None:

@@ -200,6 +200,9 @@ def test_ceilings_are_measured_where_there_is_a_loader(workers: int) -> None:
     truth = script.step_seconds(study.plan.__class__()) / (script.compute + script.optimizer)
     assert ceilings["model-alone"].bound_speedup == pytest.approx(truth, rel=0.1)
     assert ceilings["loader-alone"].seconds_per_sample == pytest.approx(0.002 / (1 + workers))
+    interval = ceilings["model-alone"].bound_interval
+    assert (interval is not None) == (workers > 0), "without workers the account is the ceiling"
+    assert interval is None or interval[0] < truth < interval[1]
     assert study.model_flop_utilisation == pytest.approx(1e8 / 1e11 / 0.02, rel=0.01)
 
 

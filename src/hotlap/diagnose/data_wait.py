@@ -37,6 +37,22 @@ def waiting(profile: Profile) -> Estimate:
     )
 
 
+def taken_from_computing(profile: Profile) -> Estimate | None:
+    """Return the share of the step by which its other work is slower than without a loader; None if not measured.
+
+    A step of ``w`` seconds that waits ``d`` for data and takes ``m`` without its loader loses ``1 - d / w - m / w``
+    while it computes: on a CPU the loader's workers then use what the training needs. Not measured where the account
+    itself is the ceiling (there are no workers), or where the size of inputs changes from batch to batch.
+    """
+    alone = ceiling(profile, "model-alone")
+    if alone is None or not alone.bound_speedup or alone.bound_interval is None or _inputs_vary(profile):
+        return None
+    wait = phase_share(profile, "data_wait")
+    low = min(alone.bound_interval[0], alone.bound_speedup / (1 + CEILING_NOISE))
+    high = max(alone.bound_interval[1], alone.bound_speedup * (1 + CEILING_NOISE))
+    return between(1 - wait.value - 1 / alone.bound_speedup, 1 - wait.high - 1 / low, 1 - wait.low - 1 / high)
+
+
 def sampler_lines(profile: Profile) -> list[SampledLine]:
     """Return the training thread's samples in which a loader requested indices from its sampler."""
     return [it for it in sampled_in(profile, "data_wait") if it.sampler]

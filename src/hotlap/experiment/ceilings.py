@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 import msgspec
 
@@ -20,6 +21,7 @@ from hotlap.experiment.trials import Arm, Trials
 from hotlap.levers.api import Lever
 from hotlap.levers.data import loader as loader_lever
 from hotlap.levers.support.situations import make_setting
+from hotlap.measure.student import quantile
 from hotlap.records import (
     Ceiling,
     LoaderRate,
@@ -302,10 +304,21 @@ def _model_ceiling(trials: Trials, draft: StudyDraft, phases: PhaseAccount) -> l
         draft.warn(f"The model could not be timed alone. {turns.reason}")
         return []
     ratios = [math.log(own / alone) for own, alone in zip(*turns.rounds, strict=True)]
-    bound = max(1.0, math.exp(sum(ratios) / len(ratios)))
+    bound = max(1.0, math.exp(fmean(ratios)))
     per_sample = phases.wall / max(1e-9, phases.samples_per_step) / bound
     text = f"The model alone, fed from memory, trains {number(1 / per_sample)} samples per second."
-    return [Ceiling(name="model-alone", seconds_per_sample=per_sample, bound_speedup=bound, text=text)]
+    ceiling = Ceiling(name="model-alone", seconds_per_sample=per_sample, bound_speedup=bound, text=text)
+    return [msgspec.structs.replace(ceiling, bound_interval=_interval_of(ratios))]
+
+
+def _interval_of(log_ratios: Sequence[float]) -> tuple[float, float] | None:
+    """A 95 % interval of the speedup by Student's t over the rounds; None for a single one."""
+    rounds = len(log_ratios)
+    if rounds < 2:
+        return None
+    mean = fmean(log_ratios)
+    margin = quantile(0.975, rounds - 1) * stdev(log_ratios) / math.sqrt(rounds)
+    return math.exp(mean - margin), math.exp(mean + margin)
 
 
 # ---------------------------------------------------------------------------------------------

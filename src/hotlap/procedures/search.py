@@ -332,7 +332,10 @@ class Search(Ladder):
                 self._let_go_by_bound(name, bounds.get(name))  # the next pass does that of an unknown one
                 continue
             first = self._screened_again(choices[0])
-            if first.gain is None or first.gain >= least:
+            if isinstance(first, Failure):
+                self._note_failed(choices[0], first)
+                worth.update({name: choices[1:]} if choices[1:] else {})
+            elif first.gain is None or first.gain >= least:
                 worth[name] = [first, *choices[1:]]
             elif self._is_open(name):
                 verdict = little_in_first_measurements(first, self._trials.options.goal)
@@ -344,12 +347,14 @@ class Search(Ladder):
         if bound is not None and self._is_open(name):
             self._draft.decide(Outcome(lever=name, verdict=little_by_bound(bound)), "screening")
 
-    def _screened_again(self, first: Screened) -> Screened:
+    def _screened_again(self, first: Screened) -> Screened | Failure:
         """The mean of the first screening and one on top of the plan, if the first shows a gain worth having."""
         if first.gain is None or first.gain < 1 + self._trials.options.delta or first.comparison is not None:
             return first
         second = self._screen(first)
-        if isinstance(second, Failure) or second.gain is None:
+        if isinstance(second, Failure):
+            return second
+        if second.gain is None:
             return first
         self._seen_with[first.setting.lever] = self._plan
         known = first.bound is not None and second.bound is not None

@@ -20,11 +20,15 @@ from hotlap.records.workload import Plan
 
 
 class Ceiling(Record, frozen=True, kw_only=True):
-    """The largest possible gain if one resource cost nothing; measured, not assumed."""
+    """The largest possible gain if one resource cost nothing; measured, not assumed.
+
+    ``bound_interval`` is a 95 % interval of ``bound_speedup`` over the rounds of a replicate, where it was measured so.
+    """
 
     name: Literal["loader-alone", "model-alone", "matmul"]
     seconds_per_sample: float | None = None
     bound_speedup: float | None = None
+    bound_interval: tuple[float, float] | None = None
     text: str = ""
 
 

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 title = "Samples prepared once and cached"
 proof: Proof = "exact"
-addresses = ("loader-bound", "slow-transform")
+addresses = ("loader-bound", "crowded-cores", "slow-transform")
 parameters = {"file_bytes": Parameter(int, minimum=1, required=False)}
 
 NAME = "cached-samples"

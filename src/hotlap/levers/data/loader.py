@@ -78,6 +78,7 @@ addresses = (
     "loader-bound",
     "no-workers",
     "too-many-workers",
+    "crowded-cores",
     "slow-transform",
     "short-queue",
     "worker-startup",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 title = "The number of threads on the CPU"
 proof: Proof = "rounding"
 work: tuple[Work, ...] = ("training", "inference")
-addresses = ("oversubscribed",)
+addresses = ("oversubscribed", "crowded-cores")
 parameters = {"threads": Parameter(int, minimum=1, maximum=1024)}
 
 

@@ -76,12 +76,17 @@ def bound_without(situation: Situation, *phases: StepPhase) -> float | None:
 
 
 def bound_without_wait(situation: Situation) -> float | None:
-    """Return the speedup if no step waited for data; None where workers and training share the cores of a machine, so
-    that what workers no longer do shortens all of the step."""
+    """Return the speedup if no step waited for data; None where workers take cores from the training, so that what they
+    no longer do shortens all of the step."""
+    return None if workers_take_cores(situation) else bound_without(situation, "data_wait")
+
+
+def workers_take_cores(situation: Situation) -> bool:
+    """Whether a CPU has fewer cores for a training process than its loader has workers and torch has threads."""
     facts = situation.facts
     workers = max((it.workers for it in facts.training_loaders), default=0)
-    is_crowded = workers > 0 and workers + facts.threads > cores_per_process(situation)
-    return None if device_kind(situation) == "cpu" and is_crowded else bound_without(situation, "data_wait")
+    too_few = workers > 0 and workers + facts.threads > cores_per_process(situation)
+    return too_few and device_kind(situation) == "cpu"
 
 
 def bound_of_computing(situation: Situation) -> float | None:
