@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
 from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeScript
@@ -13,7 +15,21 @@ from test_together import QUIET, Counting, Redundant, chosen, kept, outcomes, se
 from hotlap.experiment.options import Options
 from hotlap.plan import setting
 from hotlap.procedures.search import Search, tune
-from hotlap.records import NoGain, Plan, Replicate, Situation, Skipped, SweepLoader, TurnRequest
+from hotlap.records import (
+    Assignment,
+    CollectEvidence,
+    Ending,
+    NoGain,
+    Plan,
+    Replicate,
+    Run,
+    Situation,
+    Skipped,
+    Stopped,
+    SweepLoader,
+    TimedOut,
+    TurnRequest,
+)
 
 
 def shared(executor: Counting) -> list[TurnRequest]:
@@ -130,6 +146,58 @@ def test_nor_where_that_takes_a_larger_share_of_the_budget_than_waiting_does_of_
     assert 0.01 < waiting < 0.03
     _, executor = search(script, switchable("half"), budget_seconds=budget_seconds)
     assert sum(it.assignment.instrument(SweepLoader) is not None for it in executor.launched) == sweeps
+
+
+SWEPT = {"has_loader": True, "data": 4e-3, **QUIET}
+
+
+def sweeps_of(executor: Counting) -> list[tuple[bool, bool]]:
+    """Of each launch that times the loader alone: whether it profiles, and whether that comes after steps."""
+    asked = [
+        (it.assignment.instrument(CollectEvidence), it.assignment.instrument(SweepLoader)) for it in executor.launched
+    ]
+    return [(evidence is not None, sweep.after_steps) for evidence, sweep in asked if sweep is not None]
+
+
+def test_the_loader_is_timed_alone_after_the_profiled_steps() -> None:
+    study, executor = search(FakeScript(**SWEPT), switchable("half"))
+    assert sweeps_of(executor) == [(True, True)], "no launch of its own"
+    assert study.loader_rates and {it.name for it in study.ceilings} == {"loader-alone", "model-alone", "matmul"}
+
+
+def test_the_loader_has_a_launch_of_its_own_where_there_is_no_time_to_profile() -> None:
+    slow = {**SWEPT, "data": 0.5, "compute": 2.0}
+    study, executor = search(FakeScript(**slow), switchable("half"), budget_seconds=100.0)
+    assert any("was not profiled" in it for it in study.warnings)
+    assert sweeps_of(executor) == [(False, False)] and study.loader_rates
+
+
+class FailingAfterSteps(Counting):
+    """The loader alone ends whatever launch it is timed in: all, or those that profile."""
+
+    always = False
+
+    def _ending(self, arm: Assignment, steps: int) -> tuple[Ending, int]:
+        sweep = arm.instrument(SweepLoader)
+        if sweep is not None and (self.always or sweep.after_steps):
+            return TimedOut(limit_seconds=60.0, during="loader sweep"), steps
+        return super()._ending(arm, steps)
+
+    def _run(self, arm: Assignment, steps: int, noise: random.Random) -> Run:
+        run = super()._run(arm, steps, noise)
+        return run if isinstance(run.ending, Stopped) else msgspec.structs.replace(run, loader_rates=())
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_a_loader_that_hangs_costs_neither_the_profile_nor_the_search(always: bool) -> None:
+    executor = FailingAfterSteps(FakeScript(effects={setting("half"): Effect(compute=0.5)}, **SWEPT))
+    executor.always = always
+    study = tune(WORKLOAD, Options(), executor, levers=named(switchable("half")), clock=executor.clock)
+    assert sweeps_of(executor) == [(True, True), (False, False)]
+    profiled = [it for it in executor.launched if it.assignment.instrument(CollectEvidence)]
+    assert profiled[1].assignment.instrument(SweepLoader) is None, "the same without the loader"
+    assert bool(study.loader_rates) is not always and chosen(study) == {"half"}
+    assert any("could not be timed alone" in it for it in study.warnings) is always
 
 
 class StartedTogether(Counting):

@@ -1,4 +1,7 @@
-"""Measure upper bounds: the loader alone, the model alone, and the machine's matrix multiplication rate."""
+"""Measure upper bounds: the model alone, and the machine's matrix multiplication rate.
+
+The loader alone is in :mod:`hotlap.experiment.loader_alone`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.diagnose.api import Group, all_rules
+from hotlap.experiment import loader_alone
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.failures import Failure
@@ -19,12 +23,9 @@ from hotlap.experiment.plan_ahead import Launches
 from hotlap.experiment.quiet import quietly, runs_of_replicate
 from hotlap.experiment.trials import Arm, Trials
 from hotlap.levers.api import Lever
-from hotlap.levers.data import loader as loader_lever
-from hotlap.levers.support.situations import make_setting
 from hotlap.measure.student import quantile
 from hotlap.records import (
     Ceiling,
-    LoaderRate,
     Machine,
     Measurement,
     PhaseAccount,
@@ -34,14 +35,12 @@ from hotlap.records import (
     ScriptFacts,
     Setting,
     Situation,
-    SweepLoader,
 )
 from hotlap.wording import number
 
 COMPUTE: frozenset[Group] = frozenset({"compute", "compile", "host"})
 """Groups of rules whose levers make no loader faster."""
 
-_SWEEP_SECONDS_PER_SETTING = 4.0
 _MODEL_ARMS = (plans_of.EMPTY, plans_of.EMPTY)
 """The script, and the script with its first batch replayed from memory."""
 
@@ -50,12 +49,14 @@ _MODEL_ARMS = (plans_of.EMPTY, plans_of.EMPTY)
 class Bounds:
     """The ceilings, and the situation that levers get.
 
-    ``disturbed`` are the measurements behind it that other processes disturbed.
+    ``disturbed`` are the measurements behind it that other processes disturbed. ``to_sweep`` are the settings with
+    which the loader is still to be timed alone.
     """
 
     situation: Situation
     flop_utilisation: float | None = None
     disturbed: tuple[Measurement, ...] = ()
+    to_sweep: tuple[Setting, ...] = ()
 
     @property
     def trusted(self) -> Situation:
@@ -69,39 +70,40 @@ class Bounds:
 
 
 def measure_ceilings(trials: Trials, draft: StudyDraft, observation: Observation, machine: Machine) -> Bounds:
-    """Time the loader without the model, and the model without the loader, if the budget allows."""
+    """Time the model without the loader, if the budget allows. The loader without the model is timed at the end of the
+    profiled launch (:func:`hotlap.experiment.profiled_launch.take_profile`), with the settings ``to_sweep``."""
     run, phases = observation.run, observation.account
     situation = _situation(trials, observation, machine)
     ceilings: list[Ceiling] = []
-    rates: tuple[LoaderRate, ...] = ()
+    to_sweep: tuple[Setting, ...] = ()
     if run.facts.training_loaders:
-        if _shows_the_loader(run.facts, phases, _share_worth_a_sweep(trials, situation)):
-            ceilings += _loader_by_account(phases)
-        else:
-            rates = _loader_alone(trials, draft, situation)
-            ceilings += _loader_ceiling(run.facts, phases, rates)
+        to_sweep = loader_alone.settings_to_sweep(trials, situation)
+        ceilings += () if to_sweep else loader_alone.by_account(situation)
         if _shows_the_model(run.facts, phases, trials.options.delta):
             ceilings += _model_by_account(phases)
         else:
             ceilings += _model_ceiling(trials, draft, phases)
     utilisation, matmul = flop_utilisation(run.facts, machine, phases, draft)
     ceilings += matmul
-    situation = msgspec.structs.replace(situation, ceilings=tuple(ceilings), loader_rates=rates)
+    situation = msgspec.structs.replace(situation, ceilings=tuple(ceilings))
     disturbed = tuple(it.measured for it in draft.study.disturbances)
-    return Bounds(situation, utilisation, disturbed)
+    return Bounds(situation, utilisation, disturbed, to_sweep)
 
 
-def ceilings_launches(trials: Trials, observation: Observation, machine: Machine) -> Launches:
+def ceilings_launches(trials: Trials, observation: Observation) -> Launches:
     """The launches of :func:`measure_ceilings`, with what they take."""
     if not observation.facts.training_loaders:
         return Launches(0, 0.0, "")
-    facts, phases, situation = observation.facts, observation.account, _situation(trials, observation, machine)
-    settings = () if _shows_the_loader(facts, phases, _share_worth_a_sweep(trials, situation)) else _swept(situation)
-    launches, seconds = int(bool(settings)), _sweep_cost(trials, settings)
-    if not _shows_the_model(facts, phases, trials.options.delta):
-        launches += len(_MODEL_ARMS)
-        seconds += trials.costs.of_replicate(_MODEL_ARMS, FEWEST_ROUNDS)
-    return Launches(launches, seconds, "for the loader and the model alone", spare=True)
+    if _shows_the_model(observation.facts, observation.account, trials.options.delta):
+        return Launches(0, 0.0, "")
+    seconds = trials.costs.of_replicate(_MODEL_ARMS, FEWEST_ROUNDS)
+    return Launches(len(_MODEL_ARMS), seconds, "for the model alone", spare=True)
+
+
+def sweep_seconds(trials: Trials, observation: Observation, machine: Machine) -> float:
+    """What timing the loader alone adds to the profiled launch; 0 if no setting is worth that."""
+    situation = _situation(trials, observation, machine)
+    return loader_alone.seconds_of(loader_alone.settings_to_sweep(trials, situation))
 
 
 def _situation(trials: Trials, observation: Observation, machine: Machine) -> Situation:
@@ -157,99 +159,6 @@ def situation_with(situation: Situation, plan: Plan, run: Run, levers: Mapping[s
         device_peak_bytes=max(run.device_peak_bytes, situation.device_peak_bytes),
         host_peak_bytes=max(run.host_peak_bytes, situation.host_peak_bytes),
     )
-
-
-# ---------------------------------------------------------------------------------------------
-# The loader alone
-# ---------------------------------------------------------------------------------------------
-
-
-def _loader_alone(trials: Trials, draft: StudyDraft, situation: Situation) -> tuple[LoaderRate, ...]:
-    settings = _swept(situation)
-    if not settings:
-        return ()
-    if not trials.fits(_sweep_cost(trials, settings)):
-        draft.warn("The loader alone was not timed: the budget is too small.")
-        return ()
-    draft.report("ceilings", f"The loader alone, with {len(settings)} settings")
-    assignment = msgspec.structs.replace(trials.assignment(), instruments=(SweepLoader(settings=settings),))
-    run, disturbed = quietly(
-        trials,
-        draft,
-        "loader-alone",
-        lambda patience: trials.launch(assignment, steps=1, patience_seconds=patience),
-        lambda run: [run] if run.loader_rates else [],
-        stage="ceilings",
-    )
-    draft.disturbed("loader-alone", disturbed)
-    if not run.loader_rates:
-        draft.warn("The loader could not be timed alone.")
-    return run.loader_rates
-
-
-def _share_worth_a_sweep(trials: Trials, situation: Situation) -> float:
-    """The share of a step that waiting for data must take for the loader alone to be timed: the smallest gain worth
-    having, and as large a share as that launch takes of the time that is left."""
-    cost, left = _sweep_cost(trials, _swept(situation)), trials.left_seconds
-    return max(trials.options.delta, cost / left if left > 0 else 0.0)
-
-
-def _shows_the_loader(facts: ScriptFacts, phases: PhaseAccount, least_share: float) -> bool:
-    """Whether the time account already shows what the loader alone takes, and no setting of it is worth a launch.
-
-    So it is if the training process fetches its batches itself, and waits for them for less than that share of a step.
-    """
-    fetches_itself = all(it.workers == 0 for it in facts.training_loaders)
-    return fetches_itself and phases.seconds_in("data_wait") < least_share * phases.wall
-
-
-def _loader_by_account(phases: PhaseAccount) -> list[Ceiling]:
-    waiting = phases.seconds_in("data_wait")
-    if waiting <= 0:
-        return []
-    per_sample = waiting / max(1e-9, phases.samples_per_step)
-    text = f"By the time account, the script's own loader alone delivers {number(1 / per_sample)} samples per second."
-    bound = max(1.0, phases.wall / waiting)
-    return [Ceiling(name="loader-alone", seconds_per_sample=per_sample, bound_speedup=bound, text=text)]
-
-
-def _swept(situation: Situation) -> tuple[Setting, ...]:
-    """The settings that the loader alone is timed with."""
-    candidates = loader_lever.sweep_candidates(situation)
-    return tuple(dict.fromkeys((_own_setting(situation.facts), *candidates))) if candidates else ()
-
-
-def _sweep_cost(trials: Trials, settings: Sequence[Setting]) -> float:
-    return trials.costs.startup_seconds + _SWEEP_SECONDS_PER_SETTING * len(settings) if settings else 0.0
-
-
-def _own_setting(facts: ScriptFacts) -> Setting:
-    """The script's own loader arguments, as a setting of the loader lever."""
-    loaders = facts.training_loaders
-    own = next((it for it in loaders if not it.iterable), loaders[0])
-    if own.workers == 0:
-        return make_setting("loader", num_workers=0, pin_memory=own.pin_memory)
-    return make_setting(
-        "loader",
-        num_workers=own.workers,
-        pin_memory=own.pin_memory,
-        prefetch_factor=own.prefetch_factor or 2,
-        persistent_workers=own.persistent_workers,
-    )
-
-
-def _loader_ceiling(facts: ScriptFacts, phases: PhaseAccount, rates: tuple[LoaderRate, ...]) -> list[Ceiling]:
-    own = next((it for it in rates if it.setting == _own_setting(facts) and not it.error), None)
-    if own is None or own.seconds_per_sample <= 0:
-        return []
-    per_sample = phases.wall / max(1e-9, phases.samples_per_step)
-    bound = per_sample / own.seconds_per_sample
-    text = f"The script's own loader alone delivers {number(1 / own.seconds_per_sample)} samples per second"
-    best = min((it for it in rates if not it.error), key=lambda it: it.seconds_per_sample)
-    if best.seconds_per_sample < own.seconds_per_sample:
-        text += f", {number(1 / best.seconds_per_sample)} with its best setting"
-    ceiling = Ceiling(name="loader-alone", seconds_per_sample=own.seconds_per_sample, text=f"{text}.")
-    return [msgspec.structs.replace(ceiling, bound_speedup=max(1.0, bound))]
 
 
 # ---------------------------------------------------------------------------------------------

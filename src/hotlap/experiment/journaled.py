@@ -46,6 +46,7 @@ _ABSENT = (
     b',"compiles_all":true',
     b',"loads_code":false',
     b',"loads_code":true',
+    b',"after_steps":false',
 )
 """Fields that requests did not have when the present format began, as JSON with their defaults (``,"name":null``): left
 out of keys, which thus stay those of studies that were made before. Of ``compiles_all`` and ``loads_code`` both values

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,8 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.work import beaten
 from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
-from hotlap.experiment.ceilings import Bounds
+from hotlap.experiment import loader_alone
+from hotlap.experiment.ceilings import Bounds, note_bounds
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.failures import ran_through, steps_done
 from hotlap.experiment.observe import Observation
@@ -28,7 +30,7 @@ from hotlap.experiment.trials import Trials
 from hotlap.files import read_bounded
 from hotlap.measure.parity.losses import FEWEST_STEPS
 from hotlap.measure.run_account import run_account
-from hotlap.records import CollectEvidence, Completed, Disturbance, Plan, Run
+from hotlap.records import CollectEvidence, Completed, Disturbance, Plan, Run, Setting, SweepLoader
 from hotlap.study import PROFILE
 from hotlap.traces import (
     Attribution,
@@ -100,38 +102,75 @@ class Length:
 
 def take_profile(
     trials: Trials, draft: StudyDraft, observation: Observation, bounds: Bounds, *, budget_share: float = 1.0
-) -> Profile:
-    """Profile the unmodified script with one more launch, if ``budget_share`` of the budget suffices for it.
+) -> tuple[Profile, Bounds]:
+    """Profile the unmodified script with one more launch, if ``budget_share`` of the budget suffices for it, and time
+    its loader alone with the settings that ``bounds`` names: at the end of that launch, or in one of its own.
 
-    If that launch fails, the study gets a warning and the profile contains less. Its evidence is attached to the study,
-    so that a resumed search has it even without the trace.
+    If the launch fails, the study gets a warning and the profile contains less. Its evidence is attached to the study,
+    so that a resumed search has it even without the trace. The bounds are returned with what the loader showed.
     """
+    length, run, disturbed = _profiled(trials, draft, observation, bounds.to_sweep, budget_share)
+    bounds = _with_the_loader(trials, draft, bounds, run, disturbed)
     known = undisturbed(observation, bounds)
-    length = _affordable(trials, draft, budget_share)
-    if length is None:
-        return known
-    draft.report(
-        "profile", f"{length.steps} steps of the unmodified script, {length.profiled} of them under the profiler"
-    )
-    run, disturbed = _quiet_launch(trials, draft, length, observation, budget_share)
-    shorter = _shorter(length, run)
-    if shorter is not None and shorter.seconds(trials) <= trials.left_seconds:
-        draft.report("profile", f"{shorter.steps} steps, since the script ends sooner than it did before")
-        length = shorter
-        run, disturbed = _quiet_launch(trials, draft, length, observation, budget_share)
+    if run is None or length is None:
+        return known, bounds
     draft.disturbed("profile", disturbed)
     if disturbed is not None:
         known = msgspec.structs.replace(known, disturbed=(*known.disturbed, "profile"))
     if not ran_through(run):
         draft.warn(f"The profiled launch failed. {ending_text(run.ending)} {_WITHOUT}")
-        return known
+        return known, bounds
     profile = draft.attachment(ATTACHMENT, Profile) or with_evidence(known, run)
     if not profile.evidence.observed_steps:
         draft.warn(f"The profiled launch returned no evidence. {_WITHOUT}")
-        return known
+        return known, bounds
     draft.attach(ATTACHMENT, profile)
     _note(draft, profile, run, length)
-    return _without_beaten_ceiling(draft, profile)
+    return _without_beaten_ceiling(draft, profile), bounds
+
+
+def _profiled(
+    trials: Trials, draft: StudyDraft, observation: Observation, to_sweep: tuple[Setting, ...], budget_share: float
+) -> tuple[Length | None, Run | None, Disturbance | None]:
+    """The launch with its length and what disturbed it, none of which if the budget is too small."""
+    length = _affordable(trials, draft, budget_share)
+    if length is None:
+        return None, None, None
+    to_sweep = to_sweep if trials.fits(length.seconds(trials) + loader_alone.seconds_of(to_sweep)) else ()
+    launch = partial(_quiet_launch, trials, draft, observation=observation, budget_share=budget_share)
+    after = f"; after them the loader alone, with {len(to_sweep)} settings" if to_sweep else ""
+    draft.report(
+        "profile",
+        f"{length.steps} steps of the unmodified script, {length.profiled} of them under the profiler{after}",
+    )
+    run, disturbed = launch(length, to_sweep)
+    shorter = _shorter(length, run)
+    if shorter is not None and shorter.seconds(trials) <= trials.left_seconds:
+        draft.report("profile", f"{shorter.steps} steps, since the script ends sooner than it did before")
+        length = shorter
+        run, disturbed = launch(length, to_sweep)
+    elif to_sweep and not ran_through(run) and length.seconds(trials) <= trials.left_seconds:
+        draft.report("profile", "The same without the loader alone, since that launch failed")
+        run, disturbed = launch(length, ())
+    return length, run, disturbed
+
+
+def _with_the_loader(
+    trials: Trials, draft: StudyDraft, bounds: Bounds, profiled: Run | None, disturbed: Disturbance | None
+) -> Bounds:
+    """The bounds with the rates of the loader alone, which the profiled launch or one of its own measured."""
+    if not bounds.to_sweep:
+        return bounds
+    rates = profiled.loader_rates if profiled is not None else ()
+    if all(it.error for it in rates):
+        rates, disturbed = loader_alone.in_its_own_launch(trials, draft, bounds.to_sweep)
+    if disturbed is not None:
+        disturbed = msgspec.structs.replace(disturbed, measured="loader-alone")
+        bounds = replace(bounds, disturbed=(*bounds.disturbed, "loader-alone"))
+    draft.disturbed("loader-alone", disturbed)
+    bounds = replace(bounds, situation=loader_alone.with_rates(bounds.situation, rates), to_sweep=())
+    note_bounds(draft, bounds)
+    return bounds
 
 
 def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
@@ -219,7 +258,13 @@ def _affordable(trials: Trials, draft: StudyDraft, budget_share: float) -> Lengt
 
 
 def _quiet_launch(
-    trials: Trials, draft: StudyDraft, length: Length, observation: Observation, budget_share: float
+    trials: Trials,
+    draft: StudyDraft,
+    length: Length,
+    to_sweep: tuple[Setting, ...],
+    *,
+    observation: Observation,
+    budget_share: float,
 ) -> tuple[Run, Disturbance | None]:
     """Run the launch, and repeat it while other processes disturb it and its share of the budget lasts."""
     budget = trials.options.budget_seconds
@@ -228,18 +273,24 @@ def _quiet_launch(
         draft,
         "profile",
         lambda patience: launch_profiled(
-            trials, length, processes=observation.facts.processes, patience_seconds=patience
+            trials, length, processes=observation.facts.processes, patience_seconds=patience, to_sweep=to_sweep
         ),
         lambda run: [run],
         stage="profile",
-        most_seconds=None if budget is None else budget_share * budget,
+        most_seconds=None if budget is None else budget_share * budget + loader_alone.seconds_of(to_sweep),
     )
 
 
 def launch_profiled(
-    trials: Trials, length: Length, plan: Plan = plans_of.EMPTY, *, processes: int, patience_seconds: float = 0.0
+    trials: Trials,
+    length: Length,
+    plan: Plan = plans_of.EMPTY,
+    *,
+    processes: int,
+    patience_seconds: float = 0.0,
+    to_sweep: tuple[Setting, ...] = (),
 ) -> Run:
-    """Run one launch of that length.
+    """Run one launch of that length; after its steps the loader is timed alone with the settings ``to_sweep``.
 
     If observation costs more than estimated, it ends earlier, with the profiled steps. Several processes must do the
     same number of steps, and get all the time they need.
@@ -249,7 +300,10 @@ def launch_profiled(
     startup = _LONGEST_DELAY_SECONDS + 3 * trials.costs.of_launch(plan, 0)
     watched = msgspec.structs.replace(
         assignment,
-        instruments=(CollectEvidence(profiled_steps=length.profiled),),
+        instruments=(
+            CollectEvidence(profiled_steps=length.profiled),
+            *((SweepLoader(settings=to_sweep, after_steps=True),) if to_sweep else ()),
+        ),
         startup_limit_seconds=min(assignment.startup_limit_seconds, startup),
         block_limit_seconds=_LONGEST_DELAY_SECONDS + 3 * length.seconds(trials, plan),
         # The profiler starts and ends between two steps.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hotlap import plan as plans_of
-from hotlap.experiment.ceilings import ceilings_launches
+from hotlap.experiment.ceilings import ceilings_launches, sweep_seconds
 from hotlap.experiment.confirm import first_analysis_cost
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.plan_ahead import Forecast, Launches
@@ -69,13 +69,14 @@ def search_forecast(trials: Trials, levers: int, stages: Sequence[Launches]) -> 
 
 
 def stages(trials: Trials, observation: Observation, machine: Machine) -> tuple[Launches, ...]:
-    """What finds bounds and causes: the loader and the model alone, and the profiled launch."""
-    return (ceilings_launches(trials, observation, machine), profile_launch(trials))
+    """What finds bounds and causes: the model alone, and the profiled launch."""
+    sweep = sweep_seconds(trials, observation, machine)
+    return (ceilings_launches(trials, observation), profile_launch(trials, sweep))
 
 
-def profile_launch(trials: Trials) -> Launches:
-    """The profiled launch."""
-    return Launches(1, usual_length(trials).seconds(trials), "to find causes")
+def profile_launch(trials: Trials, sweep: float = 0.0) -> Launches:
+    """The profiled launch; timing the loader alone adds ``sweep`` seconds."""
+    return Launches(1, usual_length(trials).seconds(trials) + sweep, "to find causes")
 
 
 def plan_profile_launch(trials: Trials, plan: Plan) -> Launches:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from hotlap.experiment import loader_alone
 from hotlap.experiment.ceilings import measure_ceilings, note_bounds
 from hotlap.experiment.collective_rates import measured_rates
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
@@ -54,8 +55,8 @@ def _measure(trials: Trials, draft: StudyDraft) -> None:
     bounds = measure_ceilings(trials, draft, observation, machine)
     trials.reserve_seconds = 0.0
     note_bounds(draft, bounds)
-    draft.plan_ahead("profile", Forecast.of(profile_launch(trials), *sizes))
-    known = take_profile(trials, draft, observation, bounds)
+    draft.plan_ahead("profile", Forecast.of(profile_launch(trials, loader_alone.seconds_of(bounds.to_sweep)), *sizes))
+    known, _ = take_profile(trials, draft, observation, bounds)
     between_ranks = measured_rates(trials, draft, observation.facts, budget_share=_RATES_SHARE)
     known = msgspec.structs.replace(known, measured_rates=between_ranks.rates)
     note_findings(draft, known)

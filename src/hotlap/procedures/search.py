@@ -144,12 +144,12 @@ class Search(Ladder):
         self._draft.plan_ahead("baseline", search_forecast(self._trials, len(self._open), ahead))
         self._trials.reserve_seconds = reserve_while_bounding(self._trials)
         bounds = measure_ceilings(self._trials, self._draft, observation, machine)
-        self._baseline_situation = self._situation = bounds.trusted
         note_bounds(self._draft, bounds)
         self._stages_seconds = self._trials.spent_seconds
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)
         share = share_for_causes(self._trials, self._baseline, self._stages_seconds)
-        self._profile = take_profile(self._trials, self._draft, observation, bounds, budget_share=share)
+        self._profile, bounds = take_profile(self._trials, self._draft, observation, bounds, budget_share=share)
+        self._baseline_situation = self._situation = bounds.trusted
         rates = measured_rates(self._trials, self._draft, observation.facts, budget_share=_RATES_SHARE)
         self._profile = msgspec.structs.replace(self._profile, measured_rates=rates.rates)
         self._findings = note_findings(self._draft, self._profile)

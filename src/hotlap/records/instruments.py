@@ -39,9 +39,11 @@ class ReplayBatch(Record, frozen=True, kw_only=True, tag="replay-batch"):
 
 
 class SweepLoader(Record, frozen=True, kw_only=True, tag="sweep-loader"):
-    """Times the training loader alone with each of these settings, and no model."""
+    """Times the training loader alone with each of these settings, and no model: instead of the first step, which ends
+    the process, or ``after_steps``, when the process is told to end."""
 
     settings: tuple[Setting, ...]
+    after_steps: bool = False
 
 
 class WatchNumbers(Record, frozen=True, kw_only=True, tag="watch-numbers"):

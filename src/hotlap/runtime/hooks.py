@@ -145,6 +145,9 @@ class Hooks:
     # The process is about to end, also when hotlap ends it.
     before_exit: list[Callable[[], None]] = field(default_factory=list)
 
+    # The same, after the evidence was written: what happens here is not in it.
+    last_before_exit: list[Callable[[], None]] = field(default_factory=list)
+
     # Of an inference target: how many inputs its model is called with in turn, and the file with its outputs.
     inputs: int = 0
     outputs_path: str = ""

@@ -294,6 +294,8 @@ class Session:
             tell()
         steps = self.clock.steps()
         evidence_path = self._evidence.write(steps) if self._evidence is not None else ""
+        for tell in self._hooks.last_before_exit:
+            tell()
         run = Run(
             plan=self.assignment.plan,
             seed=self.assignment.seed,

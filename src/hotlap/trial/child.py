@@ -266,9 +266,11 @@ class Child:
             pass
         return not self._over
 
-    def wait_over(self, limit_seconds: float, during: str) -> None:
-        """Wait until the script has ended by itself, or give up on it. The load by others meanwhile is recorded as one
-        block without steps."""
+    def wait_over(self, limit_seconds: float, during: str, *, told: bool = False) -> None:
+        """Wait until the script has ended by itself, or because it is ``told`` to, or give up on it. The load by others
+        meanwhile is recorded as one block without steps."""
+        if told and not self._over:
+            self._tell_to_end()
         self._cores = CoresWatch(tree.members(self._process.root))
         self._wait(lambda: False, limit_seconds, during, sample_memory=True)
         self.blocks += [it for it in (self._alone,) if it is not None]
@@ -363,7 +365,7 @@ class Child:
         """Record the memory that these processes hold, and keep the output within bounds."""
         self._last_look = time.perf_counter()
         if self._cores is not None and processes:
-            self._alone = _block_without_steps(self._cores, processes)
+            self._alone = self._cores.block_until_now(processes)
         self._host_peak_bytes = max(self._host_peak_bytes, tree.memory_bytes(processes))
         if len(self._peers) < _MOST_PEERS:
             self._peers |= remote_peers(processes)
@@ -386,9 +388,8 @@ class Child:
         """End the child, gracefully where it can still answer, and return its run. Nothing of it is left then."""
         self.thaw()
         if not self._over:
-            self._end_requested = True
+            self._tell_to_end()
             if self._trainers.size > 0:
-                self._trainers.end()
                 self._wait(lambda: False, _REPORT_LIMIT_SECONDS, "report", sample_memory=False)
         self._ended = time.perf_counter()
         exited = self._process.exited()
@@ -419,6 +420,11 @@ class Child:
                 memory_guarded=self._memory_guard.reason if self._memory_guard is not None else "",
             )
         )
+
+    def _tell_to_end(self) -> None:
+        self._end_requested = True
+        if self._trainers.size > 0:
+            self._trainers.end()
 
     def _denied(self, output: str) -> str:
         """The write that the isolation denied, read from the end of its output while its files still exist."""
@@ -464,19 +470,6 @@ class Child:
             rank_weights=tuple(map(_weights_of, together)),
             rank_gradients_paths=tuple(run.gradients_path for run in together if run.gradients_path),
         )
-
-
-def _block_without_steps(cores: CoresWatch, processes: Sequence[psutil.Process]) -> Block:
-    cores.stop()
-    seen = cores.seen(processes)
-    return Block(
-        steps=0,
-        samples=0,
-        wall_seconds=seen.wall_seconds,
-        own_cpu_seconds=seen.own_seconds,
-        other_load=seen.other_load,
-        waited_seconds=seen.waited_seconds,
-    )
 
 
 def _weights_of(run: Run) -> str:

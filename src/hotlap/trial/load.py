@@ -106,6 +106,19 @@ class CoresWatch:
         waited = _waited_between(self._waits, tree.waited_seconds(processes))
         return CoresSeen(wall, own, others / wall if wall > 0 else 0.0, waited)
 
+    def block_until_now(self, processes: Sequence[psutil.Process]) -> Block:
+        """A block without steps, from creation until now; may be called again, which moves its end."""
+        self.stop()
+        seen = self.seen(processes)
+        return Block(
+            steps=0,
+            samples=0,
+            wall_seconds=seen.wall_seconds,
+            own_cpu_seconds=seen.own_seconds,
+            other_load=seen.other_load,
+            waited_seconds=seen.waited_seconds,
+        )
+
 
 class BlockWatch:
     """Watches one block of one child, from its making until :meth:`stop`; ``processes`` are the child's, of which

@@ -51,6 +51,7 @@ from hotlap.trial.teardown import Teardown
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _DEFAULT_ISOLATION = Isolation()
+_SWEEP = "loader sweep"
 
 
 class LocalExecutor(OneSlot):
@@ -123,11 +124,14 @@ class LocalExecutor(OneSlot):
         wait_for_quiet(request.patience_seconds)
         began = time.perf_counter()
         with self._child_alone(request.assignment, loads_code=request.loads_code) as child:
-            if request.assignment.instrument(SweepLoader) is not None:
-                limit = min(_sweep_limit_seconds(request.assignment), request.most_seconds or math.inf)
-                child.wait_over(limit, "loader sweep")
+            sweep = request.assignment.instrument(SweepLoader)
+            limit = min(_sweep_limit_seconds(request.assignment), request.most_seconds or math.inf)
+            if sweep is not None and not sweep.after_steps:
+                child.wait_over(limit, _SWEEP)
             elif child.wait_ready():
                 _run_steps(child, request, time.perf_counter() - began)
+                if sweep is not None:
+                    child.wait_over(limit, _SWEEP, told=True)
             return child.finish()
 
     def launch_together(self, requests: Sequence[LaunchRequest]) -> tuple[Run, ...]:

@@ -1,13 +1,32 @@
-"""The loader alone, in a launch of its own."""
+"""The loader alone, in a launch of its own, or after the steps of another one."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from hotlap.records import Setting, Stopped, SweepLoader
+from hotlap.records import CollectEvidence, Setting, Stopped, SweepLoader, TimedOut
 
 SETTING = Setting(lever="loader", values=(("pin_memory", False), ("num_workers", 0)))
+AFTER_STEPS = (CollectEvidence(profiled_steps=3), SweepLoader(settings=(SETTING,), after_steps=True))
+TRAINS_AND_EVALUATES = """
+    import itertools, time
+
+    class Slow(TensorDataset):
+        def __getitem__(self, index):
+            time.sleep(0.002)
+            return super().__getitem__(index)
+
+    held_out = DataLoader(Slow(*data.tensors), batch_size=8)
+    for epoch in range(100):
+        for inputs, targets in DataLoader(data, batch_size=32):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+        for inputs, targets in itertools.islice(held_out, 2):
+            with torch.no_grad():
+                model(inputs)
+    """
 
 
 def test_the_loader_that_trains_is_timed(launch: Any) -> None:
@@ -46,3 +65,70 @@ def test_nothing_is_waited_for_where_training_has_no_loader(launch: Any) -> None
     assert isinstance(run.ending, Stopped), run.ending
     assert run.loader_rates == ()
     assert time.perf_counter() - began < 240.0
+
+
+def test_after_steps_the_loader_that_trains_is_timed_and_the_steps_are_as_without(launch: Any) -> None:
+    plain, _ = launch(TRAINS_AND_EVALUATES, steps=40, profiled_steps=3)
+    run, evidence = launch(TRAINS_AND_EVALUATES, steps=40, instruments=AFTER_STEPS)
+    assert isinstance(run.ending, Stopped)
+    (rate,) = run.loader_rates
+    assert rate.error == "" and 0 < rate.seconds_per_sample < 0.002, "not the slow one, which evaluates"
+    assert run.steps.loss == plain.steps.loss and run.invariants == plain.invariants
+    assert evidence.observed_steps > 0 and evidence.window is not None
+    assert [it.steps for it in run.blocks if it.steps] == [it.steps for it in plain.blocks] == [39]
+
+
+def test_after_steps_nothing_is_timed_where_training_has_no_loader(launch: Any) -> None:
+    script = """
+    for epoch in range(100):
+        optimizer.zero_grad()
+        model(torch.randn(32, 8)).pow(2).mean().backward()
+        optimizer.step()
+    """
+    run, _ = launch(script, steps=20, instruments=AFTER_STEPS)
+    assert isinstance(run.ending, Stopped) and run.loader_rates == () and len(run.steps.wall_seconds) == 20
+
+
+def test_a_loader_that_hangs_after_steps_is_given_up(launch: Any) -> None:
+    script = """
+    import time
+
+    class Hanging(TensorDataset):
+        def __getitem__(self, index):
+            if torch.utils.data.get_worker_info() is not None:
+                time.sleep(1000)
+            return super().__getitem__(index)
+
+    for epoch in range(100):
+        for inputs, targets in DataLoader(Hanging(*data.tensors), batch_size=32):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+    """
+    sweep = SweepLoader(settings=(Setting(lever="loader", values=(("num_workers", 1),)),), after_steps=True)
+    limits = {"startup_limit_seconds": 20.0, "block_limit_seconds": 10.0}
+    run, _ = launch(script, steps=20, instruments=(sweep,), **limits)
+    assert isinstance(run.ending, TimedOut), run.ending
+    assert (run.ending.limit_seconds, run.ending.during) == (30.0, "loader sweep") and run.loader_rates == ()
+
+
+def test_an_error_of_the_loader_after_steps_is_told(launch: Any) -> None:
+    script = """
+    class Failing(TensorDataset):
+        def __getitem__(self, index):
+            if torch.utils.data.get_worker_info() is not None:
+                raise RuntimeError("planted")
+            return super().__getitem__(index)
+
+    for epoch in range(100):
+        for inputs, targets in DataLoader(Failing(*data.tensors), batch_size=32):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+    """
+    with_worker = Setting(lever="loader", values=(("num_workers", 1),))
+    sweep = SweepLoader(settings=(with_worker, SETTING), after_steps=True)
+    run, _ = launch(script, steps=20, instruments=(sweep,))
+    assert isinstance(run.ending, Stopped)
+    failed, fine = run.loader_rates
+    assert "RuntimeError" in failed.error and fine.error == "" and fine.seconds_per_sample > 0

@@ -2,6 +2,7 @@
 
 It takes over at the first training forward, when it is known which loader feeds the training, and ends the
 process when it is done. Where the first step comes without a loader, it ends the process at once, without rates.
+After steps it is the loader that fed the first of them, and the process is about to end anyway.
 """
 
 from __future__ import annotations
@@ -24,11 +25,29 @@ Finish = Callable[[tuple[LoaderRate, ...]], object]
 
 def install(place: Place, asked: SweepLoader) -> None:
     """The process ends with the rates."""
-    sweep_the_training_loader(place.hooks, asked.settings, lambda rates: place.finish(loader_rates=rates))
+    hooks = place.hooks
+    if not asked.after_steps:
+        sweep_the_training_loader(hooks, asked.settings, lambda rates: place.finish(loader_rates=rates))
+        return
+
+    def sweep(arguments: dict[str, Any]) -> None:
+        hooks.found["loader_rates"] = _rates(arguments, asked.settings)
+
+    at_first_forward(hooks, lambda arguments: hooks.last_before_exit.append(lambda: sweep(arguments)))
 
 
 def sweep_the_training_loader(hooks: Hooks, settings: tuple[Setting, ...], finish: Finish) -> None:
     """Hang on the sweep; ``finish`` gets the rates and does not return."""
+
+    def give_up(optimizer: Any) -> None:
+        finish(())
+
+    at_first_forward(hooks, lambda arguments: finish(_rates(arguments, settings)))
+    hooks.before_update.append(give_up)
+
+
+def at_first_forward(hooks: Hooks, tell: Callable[[dict[str, Any]], object]) -> None:
+    """Tell the arguments of the loader that feeds the training, at the first forward that follows one."""
     arguments_of: dict[int, dict[str, Any]] = {}
     seen: list[Any] = []
     constructing: list[dict[str, Any]] = []
@@ -47,17 +66,17 @@ def sweep_the_training_loader(hooks: Hooks, settings: tuple[Setting, ...], finis
         loaders = [it for it in seen if id(it) in arguments_of]
         if loaders:
             hooks.before_forward.remove(take_over)
-            finish(tuple(_rate(arguments_of[id(loaders[-1])], setting) for setting in settings))
+            tell(arguments_of[id(loaders[-1])])
         return args, kwargs
-
-    def give_up(optimizer: Any) -> None:
-        finish(())
 
     hooks.before_loader.append(remember_arguments)
     hooks.after_loader.append(remember_loader)
     hooks.around_loader_start.append(start)
     hooks.before_forward.append(take_over)
-    hooks.before_update.append(give_up)
+
+
+def _rates(arguments: dict[str, Any], settings: tuple[Setting, ...]) -> tuple[LoaderRate, ...]:
+    return tuple(_rate(arguments, setting) for setting in settings)
 
 
 def _rate(arguments: dict[str, Any], setting: Setting) -> LoaderRate:
