@@ -106,7 +106,7 @@ def test_lone_surrogates_in_arguments_can_be_printed() -> None:
     ("study", "tone", "words"),
     [
         (fakes.FINISHED, "good", "3.65x faster (95 % interval 3.58 to 3.72), no difference found within 0.1 %"),
-        (fakes.NOTHING, "neutral", "No lever made it faster with the same results."),
+        (fakes.NOTHING, "neutral", "No lever is shown to make it faster with the same results."),
         (
             fakes.INTERRUPTED,
             "neutral",

@@ -29,7 +29,9 @@ from hotlap.records import (
     Kept,
     Latency,
     LatencyPercentile,
+    NotVerified,
     Outcome,
+    Parity,
     PhaseAccount,
     Plan,
     Run,
@@ -44,6 +46,7 @@ from hotlap.render.html.first_screen import changes
 from hotlap.render.lines import Paper, cell_width
 from hotlap.render.summary import summary
 from hotlap.study import load_study
+from hotlap.wording import ratio_in_interval
 
 TESTS = Path(__file__).parents[1]
 PAPER = Paper(width=80)
@@ -300,3 +303,40 @@ def test_the_command_after_a_quick_look_tries_no_more_levers_than_it_did() -> No
     study = msgspec.structs.replace(fakes.QUICK_LOOK, narrowed_by=options.which_levers)
     command = summary(study).commands[0].command
     assert command.startswith("hotlap tune --only fused-optimizer,loader --allow batch-size --budget 9m ")
+
+
+def unverified(study: Study) -> Study:
+    """What was faster could not be verified."""
+    first = study.outcomes[0]
+    assert isinstance(first.verdict, Kept)
+    quality = Parity(verdict="not-verified", proof="rounding", text="Not verified: rounding alone changes too much.")
+    comparison = msgspec.structs.replace(first.verdict.comparison, quality=quality)
+    verdict = NotVerified(comparison=comparison, reason=f"{quality.text} Use --accept-unverified to keep it anyway.")
+    others = tuple(it for it in study.outcomes if not isinstance(it.verdict, (Kept, NotVerified)))
+    outcomes = (Outcome(lever=first.lever, setting=first.setting, verdict=verdict), *others)
+    return msgspec.structs.replace(study, outcomes=outcomes, plan=Plan(), verification=None)
+
+
+def test_what_was_faster_and_could_not_be_verified_is_said_with_the_way_to_keep_it() -> None:
+    found = unverified(fakes.FINISHED)
+    brief = summary(found)
+    assert brief.sentence == "No lever is shown to make it faster with the same results."
+    name, gain = found.outcomes[0].lever, found.outcomes[0].verdict.comparison.speed.speedup  # type: ignore[union-attr]
+    words = f"Faster, but not verified: {name} {ratio_in_interval(gain)}. Rounding alone changes too much."
+    assert words in brief.details
+    looked = msgspec.structs.replace(found, status="quick-look", needed_seconds=540.0)
+    assert summary(looked).details[0] == words
+    (way,) = [it for it in summary(looked).commands if "--accept-unverified" in it.command]
+    assert way.command.startswith("hotlap tune ") and "--budget 9m" in way.command
+
+
+def test_what_was_no_faster_and_could_not_be_verified_needs_no_way() -> None:
+    found = unverified(fakes.FINISHED)
+    verdict = found.outcomes[0].verdict
+    assert isinstance(verdict, NotVerified) and verdict.comparison is not None
+    speed = msgspec.structs.replace(verdict.comparison.speed, speedup=Estimate(value=1.01, low=0.97, high=1.05))
+    comparison = msgspec.structs.replace(verdict.comparison, speed=speed)
+    outcome = msgspec.structs.replace(found.outcomes[0], verdict=NotVerified(comparison=comparison))
+    study = msgspec.structs.replace(found, outcomes=(outcome, *found.outcomes[1:]))
+    assert not any("not verified" in it for it in summary(study).details)
+    assert not any("--accept-unverified" in it.command for it in summary(study).commands)

@@ -40,7 +40,7 @@ class ReplayBatch(Record, frozen=True, kw_only=True, tag="replay-batch"):
 
 class SweepLoader(Record, frozen=True, kw_only=True, tag="sweep-loader"):
     """Times the training loader alone with each of these settings, and no model: instead of the first step, which ends
-    the process, or ``after_steps``, when the process is told to end."""
+    the process, or ``after_steps``, when the process is told to end (not if it ends by itself)."""
 
     settings: tuple[Setting, ...]
     after_steps: bool = False

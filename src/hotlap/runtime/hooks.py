@@ -145,8 +145,8 @@ class Hooks:
     # The process is about to end, also when hotlap ends it.
     before_exit: list[Callable[[], None]] = field(default_factory=list)
 
-    # The same, after the evidence was written: what happens here is not in it.
-    last_before_exit: list[Callable[[], None]] = field(default_factory=list)
+    # hotlap is about to end it, and has written the evidence: what happens here is not in it.
+    after_last_step: list[Callable[[], None]] = field(default_factory=list)
 
     # Of an inference target: how many inputs its model is called with in turn, and the file with its outputs.
     inputs: int = 0

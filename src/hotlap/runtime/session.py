@@ -294,8 +294,9 @@ class Session:
             tell()
         steps = self.clock.steps()
         evidence_path = self._evidence.write(steps) if self._evidence is not None else ""
-        for tell in self._hooks.last_before_exit:
-            tell()
+        if exit_code is None:  # a script that ended by itself is being torn down
+            for tell in self._hooks.after_last_step:
+                tell()
         run = Run(
             plan=self.assignment.plan,
             seed=self.assignment.seed,

@@ -52,6 +52,7 @@ from hotlap.trial.teardown import Teardown
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _DEFAULT_ISOLATION = Isolation()
 _SWEEP = "loader sweep"
+_AFTER_STEPS_SECONDS = 30.0
 
 
 class LocalExecutor(OneSlot):
@@ -298,10 +299,14 @@ def _shortened(request: TurnRequest, spent_seconds: float) -> TurnRequest:
 
 
 def _sweep_limit_seconds(assignment: Assignment) -> float:
-    """A sweep sends nothing until it is done: it may take as long as a block for each setting."""
+    """A sweep sends nothing until it is done: it may take as long as a block for each setting. After steps the rest of
+    the launch would be lost with it, so it is given up sooner, and repeated by itself."""
     sweep = assignment.instrument(SweepLoader)
     settings = len(sweep.settings) if sweep is not None else 0
-    return assignment.startup_limit_seconds + assignment.block_limit_seconds * settings
+    each = assignment.block_limit_seconds
+    if sweep is not None and sweep.after_steps:
+        each = min(each, _AFTER_STEPS_SECONDS)
+    return assignment.startup_limit_seconds + each * settings
 
 
 def _run_steps(child: Child, request: LaunchRequest, spent_seconds: float) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from typing import Any
 
-from hotlap.records import CollectEvidence, Setting, Stopped, SweepLoader, TimedOut
+from hotlap.records import CollectEvidence, Completed, Setting, Stopped, SweepLoader, TimedOut
 
 SETTING = Setting(lever="loader", values=(("pin_memory", False), ("num_workers", 0)))
 AFTER_STEPS = (CollectEvidence(profiled_steps=3), SweepLoader(settings=(SETTING,), after_steps=True))
@@ -132,3 +133,15 @@ def test_an_error_of_the_loader_after_steps_is_told(launch: Any) -> None:
     assert isinstance(run.ending, Stopped)
     failed, fine = run.loader_rates
     assert "RuntimeError" in failed.error and fine.error == "" and fine.seconds_per_sample > 0
+
+
+def test_a_script_that_ends_by_itself_is_not_held_up(launch: Any) -> None:
+    script = """
+    for inputs, targets in itertools.islice(DataLoader(data, batch_size=4), 12):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+    """
+    run, evidence = launch("import itertools\n" + textwrap.dedent(script), steps=40, instruments=AFTER_STEPS)
+    assert isinstance(run.ending, Completed) and len(run.steps.wall_seconds) == 12
+    assert run.loader_rates == () and evidence.observed_steps > 0

@@ -118,6 +118,8 @@ def _nothing_faster(study: Study) -> Headline:
     metric, limits = _other_metric(study), limit_words(study.objective)
     if metric:
         sentence = f"No lever improved the {metric}{f' with {limits}' if limits else ''}."
+    elif any(_unverified(study)):
+        sentence = "No lever is shown to make it faster with the same results."
     else:
         sentence = f"No lever made it faster{' with the same results' if any(_lost(study)) else ''}."
     return Headline("neutral", sentence, tuple(_reasons(study)))
@@ -131,7 +133,7 @@ def _reasons(study: Study) -> list[str]:
         phase, share = bottleneck(study.account_before)
         if phase:
             found.append(f"Most of a step is {phase} ({text.share(share)}).")
-    found += _lost(study)
+    found += (*_lost(study), *_unverified(study))
     groups = [f"{len(levers)} {words}" for words, levers in _by_result(study) if levers]
     if groups:
         found.append(f"Of {text.count(len(study.outcomes), 'lever')}: {text.listed(groups)}.")
@@ -148,6 +150,23 @@ def _lost(study: Study) -> Iterator[str]:
             if speed.speedup.low > 1:
                 measured = text.speedup(speed.speedup, speed.confidence)
                 yield f"{text.one_line(it.lever)} was faster, {measured}, but changed the results."
+
+
+def _unverified(study: Study) -> Iterator[str]:
+    """Where speed is the goal, the levers that were faster with results that could not be verified, and why not."""
+    gains, reasons = [], []
+    for it in study.outcomes:
+        if _other_metric(study) or not isinstance(it.verdict, NotVerified):
+            continue
+        comparison, once = it.verdict.comparison, it.verdict.speedup or 0.0
+        if comparison is not None and comparison.speed.speedup.low > 1:
+            gains.append(f"{text.one_line(it.lever)} {text.ratio_in_interval(comparison.speed.speedup)}")
+            reasons.append(comparison.quality.text if comparison.quality is not None else "")
+        elif comparison is None and once > 1:
+            gains.append(f"{text.one_line(it.lever)} {text.ratio(once)} in one replicate")
+    if gains:
+        why = next((text.sentence(it.removeprefix("Not verified: ")) for it in reasons if it), "")
+        yield " ".join(filter(None, (f"Faster, but not verified: {text.listed(gains)}.", why[:1].upper() + why[1:])))
 
 
 def _by_result(study: Study) -> list[tuple[str, list[str]]]:
@@ -193,7 +212,8 @@ def _quick_look(study: Study) -> Headline:
         sentence = f"Quick look, nothing proved: no lever that was measured {did_better} in one replicate."
     else:
         sentence = "Quick look, nothing proved: no lever was measured."
-    details = [text.sentence(study.status_text)] if study.status_text else []
+    details = list(_unverified(study))
+    details += [text.sentence(study.status_text)] if study.status_text else []
     details += [_hidden_words(hidden)] if hidden else []
     details += step_words(study)
     costliest = _costliest(study)
@@ -319,6 +339,10 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     elif study.status == "out-of-budget":
         budget = _budget_words(study.needed_seconds or 2 * (study.budget_seconds or _USUAL_BUDGET_SECONDS))
         yield _again(study, budget), "looks further"
+    if not study.plan.settings and any(_unverified(study)):
+        limit = study.needed_seconds or study.budget_seconds
+        budget = _budget_words(limit) if limit else ""
+        yield _again(study, budget, "--accept-unverified"), "keeps what cannot be verified, too"
     if not study.plan.settings and study.findings:
         costliest = _costliest(study)
         shown, what = (costliest, "costliest cause") if costliest is not None else (study.findings[0], "first finding")
@@ -330,9 +354,9 @@ def _is_open(speed: SpeedComparison) -> bool:
     return not speed.baseline_agrees or speed.verdict == "inconclusive"
 
 
-def _again(study: Study, budget: str) -> str:
+def _again(study: Study, budget: str, *more: str) -> str:
     given = study.repeated_options or (*option_words(study.objective), *study.narrowed_by)
-    options = [*map(text.shell_word, given), *(("--budget", budget) if budget else ())]
+    options = [*map(text.shell_word, given), *more, *(("--budget", budget) if budget else ())]
     return " ".join(("hotlap tune", *options, text.command(study.workload)))
 
 

@@ -33,7 +33,7 @@ def install(place: Place, asked: SweepLoader) -> None:
     def sweep(arguments: dict[str, Any]) -> None:
         hooks.found["loader_rates"] = _rates(arguments, asked.settings)
 
-    at_first_forward(hooks, lambda arguments: hooks.last_before_exit.append(lambda: sweep(arguments)))
+    at_first_forward(hooks, lambda arguments: hooks.after_last_step.append(lambda: sweep(arguments)))
 
 
 def sweep_the_training_loader(hooks: Hooks, settings: tuple[Setting, ...], finish: Finish) -> None:
