@@ -12,6 +12,7 @@ from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeScript
 from test_together import QUIET, Counting, Redundant, chosen, kept, outcomes, search, switchable
 
+from hotlap.experiment.costs import BLOCK_STEPS, FEWEST_ROUNDS
 from hotlap.experiment.options import Options
 from hotlap.plan import setting
 from hotlap.procedures.search import Search, tune
@@ -21,6 +22,7 @@ from hotlap.records import (
     Ending,
     NoGain,
     Plan,
+    ReplayBatch,
     Replicate,
     Run,
     Situation,
@@ -292,3 +294,14 @@ def test_a_small_gain_that_shows_late_is_not_worth_many_slow_starts(
 
 def names(plan: Plan) -> set[str]:
     return {it.lever for it in plan.settings}
+
+
+@pytest.mark.parametrize(("budget_seconds", "step_seconds", "is_shorter"), [(240.0, 0.35, True), (None, 0.35, False)])
+def test_the_model_alone_has_shorter_blocks_where_they_take_much_of_a_short_budget(
+    budget_seconds: float | None, step_seconds: float, is_shorter: bool
+) -> None:
+    slow = {**SWEPT, "data": 0.01, "compute": step_seconds - 0.012, "loader_workers": 2}
+    study, executor = search(FakeScript(**slow), switchable("half"), budget_seconds=budget_seconds)
+    (alone,) = [it for it in executor.replicates if any(arm.instrument(ReplayBatch) for arm in it.arms)]
+    assert (alone.block_steps < BLOCK_STEPS) == is_shorter and alone.rounds == FEWEST_ROUNDS
+    assert {it.name for it in study.ceilings} >= {"model-alone"}

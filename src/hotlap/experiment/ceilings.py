@@ -15,7 +15,7 @@ import msgspec
 from hotlap import plan as plans_of
 from hotlap.diagnose.api import Group, all_rules
 from hotlap.experiment import loader_alone
-from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.costs import FEWEST_ROUNDS, Shape
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.failures import Failure
 from hotlap.experiment.observe import Observation, account_of
@@ -43,6 +43,9 @@ COMPUTE: frozenset[Group] = frozenset({"compute", "compile", "host"})
 
 _MODEL_ARMS = (plans_of.EMPTY, plans_of.EMPTY)
 """The script, and the script with its first batch replayed from memory."""
+
+_MODEL_SHARE = 0.1
+"""Of the time that is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ def ceilings_launches(trials: Trials, observation: Observation) -> Launches:
         return Launches(0, 0.0, "")
     if _shows_the_model(observation.facts, observation.account, trials.options.delta):
         return Launches(0, 0.0, "")
-    seconds = trials.costs.of_replicate(_MODEL_ARMS, FEWEST_ROUNDS)
+    seconds = _model_seconds(trials, _model_shape(trials))
     return Launches(len(_MODEL_ARMS), seconds, "for the model alone", spare=True)
 
 
@@ -191,9 +194,23 @@ def _model_by_account(phases: PhaseAccount) -> list[Ceiling]:
     return [Ceiling(name="model-alone", seconds_per_sample=per_sample, bound_speedup=bound, text=text)]
 
 
+def _model_shape(trials: Trials) -> Shape | None:
+    """Shorter blocks than usual, or the shortest, where the usual ones (None) take a notable share of the time that is
+    left: a bound is worth less of a short budget than what it bounds."""
+    usual = shape = trials.costs.shape
+    while _model_seconds(trials, shape) > _MODEL_SHARE * trials.left_seconds and shape.halved() != shape:
+        shape = shape.halved()
+    return None if shape == usual else shape
+
+
+def _model_seconds(trials: Trials, shape: Shape | None) -> float:
+    return trials.costs.of_replicate(_MODEL_ARMS, FEWEST_ROUNDS, shape)
+
+
 def _model_ceiling(trials: Trials, draft: StudyDraft, phases: PhaseAccount) -> list[Ceiling]:
     """Time the script with its first batch replayed from memory, next to the script: no loader can save that time."""
-    if not trials.fits(trials.costs.of_replicate(_MODEL_ARMS, FEWEST_ROUNDS)):
+    shape = _model_shape(trials)
+    if not trials.fits(_model_seconds(trials, shape)):
         draft.warn("The model alone was not timed: the budget is too small.")
         return []
     draft.report("ceilings", "The model alone, with its first batch replayed from memory")
@@ -203,7 +220,7 @@ def _model_ceiling(trials: Trials, draft: StudyDraft, phases: PhaseAccount) -> l
         draft,
         "model-alone",
         lambda patience: trials.take_replicate(
-            arms, rounds=FEWEST_ROUNDS, purpose="model alone", patience_seconds=patience
+            arms, rounds=FEWEST_ROUNDS, purpose="model alone", shape=shape, patience_seconds=patience
         ),
         runs_of_replicate,
         stage="ceilings",
