@@ -408,6 +408,20 @@ def test_a_clear_gain_needs_no_arm_without_the_lever_where_starting_takes_long()
     assert {len(it.arms) for it in quick.fresh()} == {4}
 
 
+@pytest.mark.parametrize(
+    ("startup", "budget_seconds", "arms"), [(2.0, None, 4), (60.0, None, 3), (60.0, 7200.0, 4), (60.0, 1500.0, 3)]
+)
+def test_a_gain_that_is_not_clear_has_an_arm_where_starts_are_short_or_a_budget_has_room(
+    startup: float, budget_seconds: float | None, arms: int
+) -> None:
+    effects = {setting("half"): Effect(compute=0.5), setting("feed"): Effect(data=0.6)}
+    levers = (switchable("half"), lever("feed", proof="exact"))
+    script = FakeScript(effects=effects, startup_seconds=startup, **QUIET)
+    study, executor = search(script, *levers, budget_seconds=budget_seconds)
+    assert chosen(study) == {"half", "feed"}
+    assert {len(it.arms) for it in executor.fresh()} == {arms}
+
+
 def test_the_arm_of_a_clear_gain_takes_no_time_that_other_levers_need() -> None:
     effects = {setting("half"): Effect(compute=0.5), setting("feed"): Effect(data=0.05)}
     levers = (switchable("half"), lever("feed", proof="exact"))

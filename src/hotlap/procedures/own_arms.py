@@ -22,7 +22,7 @@ def arms_that_fit(trials: Trials, parts: Sequence[Part]) -> list[str] | None:
     plan can be verified.
 
     A lever that a first measurement clearly shows is the first to do without: it has none where starting it takes long,
-    or where that takes the time of other levers.
+    or where that takes the time of other levers. Without a budget none has one where starting takes long.
     """
     plan, few = plan_of(parts), min(trials.rounds, FEWEST_ROUNDS)
     room = max(0, trials.arms_at_once - FEWEST_ARMS)
@@ -41,8 +41,11 @@ def arms_that_fit(trials: Trials, parts: Sequence[Part]) -> list[str] | None:
 
 
 def _is_wanted(trials: Trials, part: Part) -> bool:
-    """Whether its gain next to the others is unknown, and worth starting it for."""
-    return part.comparison is None and not (_is_clear(part) and trials.starts_slowly)
+    """Whether its gain next to the others is unknown, and worth starting it for: where that takes long, a first
+    measurement showed it beyond noise, and only a budget says that there is time for more."""
+    if part.comparison is not None:
+        return False
+    return not trials.starts_slowly or (trials.options.budget_seconds is not None and not _is_clear(part))
 
 
 def _is_clear(part: Part) -> bool:
