@@ -110,7 +110,7 @@ def test_quiet_prints_only_the_report(work: Path, capsys: pytest.CaptureFixture[
 
 def test_no_gain_exits_with_zero_and_writes_no_plan(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "train.py"], engine=engine(Recorder(fakes.NOTHING))) == 0
-    assert "No lever made it faster with the same results." in capsys.readouterr().out
+    assert "No lever is shown to make it faster with the same results." in capsys.readouterr().out
     assert not (work / "hotlap.toml").exists()
 
 
