@@ -340,3 +340,22 @@ def test_what_was_no_faster_and_could_not_be_verified_needs_no_way() -> None:
     study = msgspec.structs.replace(found, outcomes=(outcome, *found.outcomes[1:]))
     assert not any("not verified" in it for it in summary(study).details)
     assert not any("--accept-unverified" in it.command for it in summary(study).commands)
+
+
+def test_levers_are_named_by_the_reason_for_which_they_are_not_verified() -> None:
+    """What only lacked time can be verified with more of it: the command that keeps it anyway is not for that."""
+    found = unverified(fakes.FINISHED)
+    first = found.outcomes[0]
+    assert isinstance(first.verdict, NotVerified) and first.verdict.comparison is not None
+    unproved = msgspec.structs.replace(first.verdict.comparison, quality=None)
+    late = Outcome(lever="late", verdict=NotVerified(comparison=unproved, reason="There was no time for the proof."))
+    both = msgspec.structs.replace(found, outcomes=(first, late, *found.outcomes[1:]))
+    said = [it for it in summary(both).details if "not verified" in it]
+    gain = ratio_in_interval(first.verdict.comparison.speed.speedup)
+    assert said == [
+        f"Faster, but not verified: {first.lever} {gain}. Rounding alone changes too much.",
+        f"Faster, but not verified: late {gain}. There was no time for the proof.",
+    ]
+    alone = msgspec.structs.replace(found, outcomes=(late, *found.outcomes[1:]))
+    assert any("late" in it for it in summary(alone).details)
+    assert not any("--accept-unverified" in it.command for it in summary(alone).commands)

@@ -53,6 +53,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 _DEFAULT_ISOLATION = Isolation()
 _SWEEP = "loader sweep"
 _AFTER_STEPS_SECONDS = 30.0
+"""The most for a setting of the loader that is timed after steps."""
 
 
 class LocalExecutor(OneSlot):

@@ -22,6 +22,7 @@ from hotlap.records import (
     Skipped,
     SpeedComparison,
     Study,
+    Verdict,
 )
 from hotlap.render import text
 from hotlap.render.account import bottleneck
@@ -153,20 +154,37 @@ def _lost(study: Study) -> Iterator[str]:
 
 
 def _unverified(study: Study) -> Iterator[str]:
-    """Where speed is the goal, the levers that were faster with results that could not be verified, and why not."""
-    gains, reasons = [], []
+    """Where speed is the goal, for each reason the levers that were faster with results that were not verified."""
+    gains: dict[str, list[str]] = {}
     for it in study.outcomes:
-        if _other_metric(study) or not isinstance(it.verdict, NotVerified):
-            continue
-        comparison, once = it.verdict.comparison, it.verdict.speedup or 0.0
-        if comparison is not None and comparison.speed.speedup.low > 1:
-            gains.append(f"{text.one_line(it.lever)} {text.ratio_in_interval(comparison.speed.speedup)}")
-            reasons.append(comparison.quality.text if comparison.quality is not None else "")
-        elif comparison is None and once > 1:
-            gains.append(f"{text.one_line(it.lever)} {text.ratio(once)} in one replicate")
-    if gains:
-        why = next((text.sentence(it.removeprefix("Not verified: ")) for it in reasons if it), "")
-        yield " ".join(filter(None, (f"Faster, but not verified: {text.listed(gains)}.", why[:1].upper() + why[1:])))
+        if not _other_metric(study) and isinstance(it.verdict, NotVerified) and (gain := _unverified_gain(it.verdict)):
+            gains.setdefault(_why_unverified(it.verdict), []).append(f"{text.one_line(it.lever)} {gain}")
+    for why, levers in gains.items():
+        yield f"Faster, but not verified: {text.listed(levers)}. {why}".rstrip()
+
+
+def _unverified_gain(verdict: NotVerified) -> str:
+    """Empty where it was no faster."""
+    if verdict.comparison is None:
+        once = verdict.speedup or 0.0
+        return f"{text.ratio(once)} in one replicate" if once > 1 else ""
+    speedup = verdict.comparison.speed.speedup
+    return text.ratio_in_interval(speedup) if speedup.low > 1 else ""
+
+
+def _why_unverified(verdict: NotVerified) -> str:
+    quality = verdict.comparison.quality if verdict.comparison is not None else None
+    why = verdict.reason if quality is None else quality.text
+    why = text.sentence(why.removeprefix("Not verified: "))
+    return why[:1].upper() + why[1:]
+
+
+def _cannot_be_verified(verdict: Verdict) -> bool:
+    """Whether it was faster and its proof stayed open, however much time there is."""
+    if not isinstance(verdict, NotVerified) or not _unverified_gain(verdict):
+        return False
+    quality = verdict.comparison.quality if verdict.comparison is not None else None
+    return verdict.comparison is None or (quality is not None and quality.verdict == "not-verified")
 
 
 def _by_result(study: Study) -> list[tuple[str, list[str]]]:
@@ -339,7 +357,8 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     elif study.status == "out-of-budget":
         budget = _budget_words(study.needed_seconds or 2 * (study.budget_seconds or _USUAL_BUDGET_SECONDS))
         yield _again(study, budget), "looks further"
-    if not study.plan.settings and any(_unverified(study)):
+    hopeless = [it.verdict for it in study.outcomes if _cannot_be_verified(it.verdict)]
+    if not study.plan.settings and hopeless and not _other_metric(study):
         limit = study.needed_seconds or study.budget_seconds
         budget = _budget_words(limit) if limit else ""
         yield _again(study, budget, "--accept-unverified"), "keeps what cannot be verified, too"
