@@ -45,7 +45,7 @@ from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import student
 from hotlap.measure.levels import geometric
 from hotlap.measure.speed import HEADLINE_CONFIDENCE, holm
-from hotlap.procedures.screen import can_switch
+from hotlap.procedures.screenings import can_switch
 from hotlap.records import Estimate, Plan, Replicate, Run, Setting, Situation, Workload
 from hotlap.trial.executor import OneSlot
 

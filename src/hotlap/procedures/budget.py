@@ -16,7 +16,7 @@ from hotlap.experiment.observe import FEWEST_STEPS, observed_seconds
 from hotlap.experiment.profiled_launch import SEARCH_SHARE, usual_length
 from hotlap.experiment.prove import Prover, steps_for, usual_proof_cost
 from hotlap.experiment.trials import Trials
-from hotlap.procedures.screen import screenings, screenings_in_one_launch
+from hotlap.procedures.screenings import screenings, screenings_in_one_launch
 from hotlap.procedures.verify import last_resort_rounds, verification_cost
 from hotlap.records import Plan, Run, Setting
 

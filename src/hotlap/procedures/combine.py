@@ -26,7 +26,7 @@ from hotlap.experiment.failures import Failure
 from hotlap.experiment.trials import Trials
 from hotlap.measure import trimmed
 from hotlap.measure.speed import mean_within_launches
-from hotlap.procedures.screen import affordable_screening, screenings_of_plans
+from hotlap.procedures.screenings import affordable_screening, screenings_of_plans
 from hotlap.records import Comparison, Estimate, Move, Plan, Replicate, Setting, SpeedComparison
 
 FEW = 3

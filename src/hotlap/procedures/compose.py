@@ -9,65 +9,28 @@ switch the lever that answers the main finding, those levers come first, and the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
 
 from hotlap import plan as plans_of
 from hotlap.experiment.draft import StudyDraft
-from hotlap.experiment.failures import Failure
 from hotlap.experiment.findings import precedence
 from hotlap.experiment.trials import Trials
 from hotlap.measure.speed import error_within_launch
 from hotlap.procedures.budget import shortest_look_seconds
 from hotlap.procedures.combine import FEW, Combination, combine, shows_gain
+from hotlap.procedures.launched import After, choose_launched
+from hotlap.procedures.parts import Part, beyond_noise, plan_of
 from hotlap.procedures.prospects import Prospect
-from hotlap.procedures.screen import (
-    WORTH_SLOW_STARTS,
-    Hopeful,
-    Screened,
-    can_switch,
-    is_out_of_sight,
-    screen,
-    screen_one,
-    screenings_of_plans,
-)
+from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, is_out_of_sight, screen
+from hotlap.procedures.screenings import can_switch, screenings_of_plans
 from hotlap.procedures.verdicts import no_gain_within_launch
-from hotlap.records import Comparison, Finding, Move, Outcome, Plan, Run, Setting
-
-CLEAR = 1.15
-"""The gain of a single replicate that noise cannot explain."""
+from hotlap.records import Finding, Move, Outcome, Plan, Run, Setting
 
 _PAIR = 2
 _SMALL_SHARE = 0.15
 """Of the time that is left, for all combinations of three levers, of which some may gain nothing."""
-
-After: TypeAlias = Callable[[Plan, Run], Sequence[Prospect]]
-"""The levers worth screening on top of a plan, given a run of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A lever of the plan: its settings, the chosen one first, and that one's gain next to the others within one launch
-    (None if it needs a process of its own)."""
-
-    choices: tuple[Screened, ...]
-    comparison: Comparison | None = None
-
-    @property
-    def setting(self) -> Setting:
-        """The chosen setting."""
-        return self.choices[0].setting
-
-    @property
-    def lever(self) -> str:
-        return self.setting.lever
-
-    @property
-    def gain(self) -> float | None:
-        """Its gain in a first measurement, next to the levers chosen before it."""
-        return self.choices[0].gain
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +41,6 @@ class Composition:
     parts: tuple[Part, ...]
     left: Hopeful
     spare: tuple[Part, ...] = ()
-
-
-def plan_of(parts: Sequence[Part]) -> Plan:
-    """The plan of these levers."""
-    return plans_of.with_move(plans_of.EMPTY, Move(settings=tuple(it.setting for it in parts)))
 
 
 def compose(
@@ -123,7 +81,7 @@ def compose(
     look_seconds = shortest_look_seconds(trials, [setting for it in switched for setting in it.settings])
     trials.reserve_seconds += look_seconds  # for what a process can switch, which was not measured at all yet
     hopeful = screen(trials, draft, plans_of.EMPTY, launched, noise=noise, again=True) if launched else {}
-    parts, left = _one_on_top_of_another(trials, draft, launched, hopeful, after, noise)
+    parts, left = choose_launched(trials, draft, launched, hopeful, after, noise)
     trials.reserve_seconds -= look_seconds
     base = plan_of(parts)
     run = parts[-1].choices[0].run if parts else None
@@ -234,69 +192,6 @@ def _seen_in(together: Combination, switched: Sequence[Prospect], seconds: float
         choice = Screened(it.settings[0], alone.speed.speedup.value, comparison=alone, bound=it.bound, seconds=seconds)
         seen[it.lever.name] = [replace(choice, rounds=alone.speed.rounds)]
     return seen
-
-
-def _one_on_top_of_another(
-    trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], hopeful: Hopeful, after: After, noise: float
-) -> tuple[list[Part], Hopeful]:
-    """Choose the best lever that needs a process of its own, then the best on top of it, until none is promising.
-
-    Two levers may have the same effect. Promising levers that were not chosen remain open; those whose first
-    measurement is not worth another launch are not measured again, nor are those whose bound in the run of the chosen
-    one is too small for one launch to show.
-    """
-    far = beyond_noise(trials, noise)
-    parts: list[Part] = []
-    left: Hopeful = {}
-    waiting = dict(hopeful)
-    while waiting:
-        name, choices = max(waiting.items(), key=lambda it: it[1][0].gain or 0.0)
-        if not parts and far <= (choices[0].gain or 0.0) < CLEAR:
-            choices = waiting[name] = _screened_again(trials, draft, prospects, choices)
-        if (choices[0].gain or 0.0) < far:
-            break
-        parts.append(Part(tuple(choices)))
-        del waiting[name]
-        freed, run = choices[0].gain or 1.0, choices[0].run
-        possible = _possible(after(plan_of(parts), run), far) if waiting and run is not None else set(waiting)
-        best = {
-            name: (it[0].setting,)
-            for name, it in waiting.items()
-            if name in possible and may_gain(it[0], freed, trials.options.delta)
-        }
-        others = [replace(it, settings=best[it.lever.name]) for it in prospects if it.lever.name in best]
-        rest = {name: it for name, it in waiting.items() if name not in best}
-        waiting = screen(trials, draft, plan_of(parts), others, noise=noise, again=True) if others else {}
-        left |= rest
-    return parts, {**left, **waiting}
-
-
-def beyond_noise(trials: Trials, noise: float) -> float:
-    """The gain in one replicate that is more than noise, and worth the launches of a script that starts slowly."""
-    far = (1 + trials.options.delta) * (1 + noise)
-    return max(far, WORTH_SLOW_STARTS) if trials.starts_slowly else far
-
-
-def _possible(prospects: Sequence[Prospect], far: float) -> set[str]:
-    """The names of those whose bound, if there is one, is large enough for one launch to show."""
-    return {it.lever.name for it in prospects if it.bound is None or it.bound >= far}
-
-
-def may_gain(first: Screened, freed: float, delta: float) -> bool:
-    """Whether a lever may be worth having on top of one that gains ``freed``, in a step that much shorter."""
-    return first.gain is None or (first.gain - 1) * freed >= delta
-
-
-def _screened_again(
-    trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], choices: list[Screened]
-) -> list[Screened]:
-    """The same with the mean of two screenings of the best setting: a useless lever costs a whole verification."""
-    first = choices[0]
-    lever = next(it.lever for it in prospects if it.lever.name == first.setting.lever)
-    second = screen_one(trials, draft, plans_of.EMPTY, lever, first.setting)
-    if isinstance(second, Failure) or second.gain is None or first.gain is None:
-        return choices
-    return [replace(first, gain=math.sqrt(first.gain * second.gain)), *choices[1:]]
 
 
 def split(prospects: Sequence[Prospect]) -> tuple[list[Prospect], list[Prospect]]:

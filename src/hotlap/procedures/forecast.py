@@ -17,10 +17,11 @@ from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever
 from hotlap.measure import speed
 from hotlap.procedures.budget import affordable_way, allows_a_proof, least_proof_seconds
-from hotlap.procedures.compose import Part, combined_at_once, plan_of, split
+from hotlap.procedures.compose import combined_at_once, split
 from hotlap.procedures.own_arms import arms_that_fit
+from hotlap.procedures.parts import Part, plan_of
 from hotlap.procedures.prospects import Prospect
-from hotlap.procedures.screen import (
+from hotlap.procedures.screenings import (
     Screening,
     can_switch,
     most_seconds,

@@ -39,12 +39,11 @@ from hotlap.procedures.screen import (
     has_trial,
     is_hopeful,
     let_go_beyond_limit,
-    most_seconds,
     noise_of_a_replicate,
     screen,
     screen_one,
-    screenings,
 )
+from hotlap.procedures.screenings import most_seconds, screenings
 from hotlap.procedures.strategies import narrowed
 from hotlap.procedures.verdicts import little_in_first_measurements, no_gain, no_time, of_quality, seen
 from hotlap.procedures.verify import Verification, measure_plan, verification_cost

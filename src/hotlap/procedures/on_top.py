@@ -17,17 +17,11 @@ from hotlap.experiment.findings import precedence
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Trials
 from hotlap.procedures.budget import RESERVE_MARGIN
-from hotlap.procedures.compose import Composition, Part, beyond_noise, may_gain, one_for_each_cause, plan_of, split
+from hotlap.procedures.compose import Composition, one_for_each_cause, split
+from hotlap.procedures.parts import Part, beyond_noise, may_gain, plan_of
 from hotlap.procedures.prospects import Prospect
-from hotlap.procedures.screen import (
-    WORTH_SLOW_STARTS,
-    Hopeful,
-    Screened,
-    Screening,
-    affordable_screening,
-    screen,
-    screenings,
-)
+from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, screen
+from hotlap.procedures.screenings import Screening, affordable_screening, screenings
 from hotlap.procedures.verify import last_resort_rounds, verification_cost
 from hotlap.records import Move, Plan
 

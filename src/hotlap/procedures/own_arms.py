@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.trials import FEWEST_ARMS, Trials
-from hotlap.procedures.compose import CLEAR, Part, plan_of
+from hotlap.procedures.parts import CLEAR, Part, plan_of
 from hotlap.procedures.verify import last_resort_rounds, verification_cost
 
 _MOST_FOR_A_CLEAR_LEVER = 0.5

@@ -45,10 +45,11 @@ from hotlap.procedures.budget import (
     rounded_up,
     share_for_causes,
 )
-from hotlap.procedures.compose import compose, faster_together, plan_of, split, switched_promise_more
+from hotlap.procedures.compose import compose, faster_together, split, switched_promise_more
 from hotlap.procedures.forecast import as_allowed, forecast, search_forecast, settling_forecast, stages
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.on_top import with_the_best_on_top
+from hotlap.procedures.parts import plan_of
 from hotlap.procedures.prospects import Prospect, prospects_of
 from hotlap.procedures.screen import Hopeful, Screened, by_gain, noise_of_a_replicate
 from hotlap.procedures.shown import shown_by

@@ -16,7 +16,8 @@ from hotlap.experiment.findings import precedence
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Trials
 from hotlap.procedures.budget import RESERVE_MARGIN, least_reserve_for_first_answer
-from hotlap.procedures.compose import CLEAR, Composition, plan_of, split, switched_on_top
+from hotlap.procedures.compose import Composition, split, switched_on_top
+from hotlap.procedures.parts import CLEAR, plan_of
 from hotlap.procedures.prospects import Prospect
 from hotlap.procedures.screen import Screened
 from hotlap.procedures.verify import last_resort_rounds, verification_cost

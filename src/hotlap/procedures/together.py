@@ -23,8 +23,8 @@ from hotlap.experiment.trials import Trials
 from hotlap.measure import speed
 from hotlap.measure.parity.verdict import is_open_for_every_lever
 from hotlap.objective import judge
-from hotlap.procedures.compose import Part, plan_of
 from hotlap.procedures.own_arms import arms_that_fit
+from hotlap.procedures.parts import Part, plan_of
 from hotlap.procedures.screen import Screened
 from hotlap.procedures.verdicts import as_a_whole, no_gain, of_quality, unverified
 from hotlap.procedures.verify import Verification, last_resort_rounds, measure_plan, verification_cost
