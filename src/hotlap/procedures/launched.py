@@ -135,8 +135,8 @@ def _nested(
     if isinstance(turns, Failure) and turns.arm and not turns.cut:
         failed = nest.names[turns.arm - 1]
         _let_go(trials, draft, prospects, hopeful[failed][0], noise, failure=turns)
-        rest = {name: it for name, it in hopeful.items() if name != failed}
-        return choose_launched(trials, draft, prospects, rest, after, noise)
+        sound = {name: it for name, it in hopeful.items() if name != failed}
+        return choose_launched(trials, draft, prospects, sound, after, noise)
     if turns is None or isinstance(turns, Failure):
         return None
     seconds = (trials.spent_seconds - before) / len(nest.names)
