@@ -127,6 +127,21 @@ def test_the_replicate_is_taken_again_without_what_fails_next_to_the_others() ->
     assert isinstance(verdict, Failed) and "planted" in verdict.reason
 
 
+def test_the_next_setting_takes_the_place_of_one_that_fails_there() -> None:
+    settings = {setting("more", choice="a"): MORE, setting("more", choice="b"): LITTLE}
+    slow = FakeScript(startup_seconds=SLOW, effects={**settings, setting("little"): LITTLE}, cores=2, **QUIET)
+
+    class FailsAgain(Starting):
+        def _ending(self, arm: Assignment, steps: int) -> tuple[Ending, int]:
+            if len(self.replicates) > 2 and setting("more", choice="a") in arm.plan.settings:
+                return Crashed(exit_code=1, error="RuntimeError: planted"), 0
+            return super()._ending(arm, steps)
+
+    executor = FailsAgain(slow)
+    study = search(executor, lever("more", "a", "b", proof="exact"), *exact("little"))
+    assert setting("more", choice="b") in study.plan.settings
+
+
 def test_a_short_budget_is_kept() -> None:
     for budget in (480.0, 720.0, 1200.0):
         executor = Starting(script(SLOW, more=MORE, little=LITTLE))

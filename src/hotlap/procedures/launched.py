@@ -95,7 +95,7 @@ def _screened_again(
 
 @dataclass(frozen=True, slots=True)
 class _Nest:
-    """Arms that each have one lever more than the one before, the ``first`` lever by itself among them."""
+    """Arms that each have one lever more than the one before."""
 
     arms: tuple[Plan, ...]
     names: tuple[str, ...]
@@ -118,8 +118,8 @@ def _nest(trials: Trials, hopeful: Hopeful, best: str, worth: Sequence[str]) -> 
 def _nested(
     trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], hopeful: Hopeful, after: After, noise: float
 ) -> tuple[list[Part], Hopeful] | None:
-    """Choose the levers by one replicate, which is taken again without one that fails; None if there is no time for it,
-    or it failed otherwise."""
+    """Choose the levers by one replicate, which is taken again without a setting that fails; None if there is no time
+    for it, or it failed otherwise."""
     far = beyond_noise(trials, noise)
     best = max(hopeful, key=lambda name: hopeful[name][0].gain or 0.0, default="")
     if not best or (hopeful[best][0].gain or 0.0) < far:
@@ -133,9 +133,12 @@ def _nested(
     before = trials.spent_seconds
     turns = _take(trials, draft, nest)
     if isinstance(turns, Failure) and turns.arm and not turns.cut:
-        failed = nest.names[turns.arm - 1]
-        _let_go(trials, draft, prospects, hopeful[failed][0], noise, failure=turns)
-        sound = {name: it for name, it in hopeful.items() if name != failed}
+        failed, *others_of_it = hopeful[nest.names[turns.arm - 1]]
+        sound = {name: it for name, it in hopeful.items() if name != failed.setting.lever}
+        if others_of_it:
+            sound[failed.setting.lever] = others_of_it
+        else:
+            _let_go(trials, draft, prospects, failed, noise, failure=turns)
         return choose_launched(trials, draft, prospects, sound, after, noise)
     if turns is None or isinstance(turns, Failure):
         return None
@@ -167,7 +170,7 @@ def _let_go(
 ) -> None:
     """Decide a lever that gained too little there, or whose launch failed."""
     prospect = next(it for it in prospects if it.lever.name == seen.setting.lever)
-    failures = {it: failure for it in prospect.settings if failure is not None and it == seen.setting}
+    failures = {} if failure is None else {seen.setting: failure}
     let_go(draft, prospect, [] if failures else [seen], failures, trials.options.delta, noise)
 
 
@@ -176,7 +179,8 @@ def _take(trials: Trials, draft: StudyDraft, nest: _Nest) -> Replicate | Failure
     screening = affordable_screening(trials, screenings_of_arms(trials, nest.arms))
     if screening is None:
         return None
-    draft.report("screening", f"A first measurement of {', '.join(nest.names)} together", replicates_planned=1)
+    how = ", one on top of another" if len(nest.names) > 1 else ""
+    draft.report("screening", f"A first measurement of {', '.join(nest.names)}{how}", replicates_planned=1)
     purpose = f"nested {' '.join(map(plans_of.key, nest.arms))}"
     turns = trials.take_replicate(nest.arms, rounds=screening.rounds, purpose=purpose, shape=screening.shape)
     return turns.begun if isinstance(turns, Failure) and turns.begun is not None else turns
