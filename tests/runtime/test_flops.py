@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from hotlap.runtime.flops import flop_counter
+from hotlap.runtime.flops import FlopCounter
 
 ROWS, COLUMNS = 40, 16
 
 
 def counted(call: Callable[[], torch.Tensor]) -> float:
-    with flop_counter(torch) as counter:
+    with FlopCounter() as counter:
         call().sum().backward()
-    return float(counter.get_total_flops())
+    assert counter.flops is not None
+    return counter.flops
 
 
 @pytest.fixture
@@ -45,3 +46,16 @@ def test_a_dense_product_counts_as_torch_counts_it(held: torch.Tensor, weights: 
     assert counted(lambda: held @ weights) == 2 * (2 * ROWS * ROWS * COLUMNS)
     layer = torch.nn.Linear(COLUMNS, 8)
     assert counted(lambda: layer(weights)) == 3 * (2 * ROWS * COLUMNS * 8)
+
+
+def test_gradients_with_respect_to_the_input_of_a_module_are_counted() -> None:
+    """A penalty on gradients differentiates an input, which is a leaf, and then what it found."""
+    layer = torch.nn.Linear(COLUMNS, 8, bias=False)
+    batch = torch.ones(ROWS, COLUMNS, requires_grad=True)
+
+    def penalty() -> torch.Tensor:
+        (found,) = torch.autograd.grad(layer(batch).square().sum(), batch, create_graph=True)
+        return found.square()
+
+    one = 2 * ROWS * COLUMNS * 8
+    assert counted(penalty) == pytest.approx(7 * one, abs=one)

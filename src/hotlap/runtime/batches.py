@@ -21,22 +21,29 @@ def tensors(batch: Any, depth: int = 0) -> Iterator[Any]:
                 yield from tensors(value, depth + 1)
 
 
+def sizes_of(tensor: Any) -> tuple[int, ...]:
+    """Its sizes; of a nested tensor only how many it holds, since their sizes differ."""
+    return (int(tensor.size(0)),) if getattr(tensor, "is_nested", False) else tuple(int(size) for size in tensor.shape)
+
+
 def leading_size(batch: Any) -> int:
     """How many samples a batch holds: the first dimension of its first tensor that has one; 0 without such."""
     first = batch[0] if type(batch) in (tuple, list) and batch else batch
+    if getattr(first, "is_nested", False):
+        return sizes_of(first)[0]
     shape = getattr(first, "shape", None)  # the common case, without a walk: it runs in every step
     if shape:
         return int(shape[0])
     for tensor in tensors(batch):
         if tensor.dim() > 0:
-            return int(tensor.shape[0])
+            return sizes_of(tensor)[0]
     return 0
 
 
 def second_size(batch: Any) -> int:
-    """The second dimension of the first tensor that has dimensions; 0 where it has only one."""
-    shape: tuple[int, ...] = next((tuple(it.shape) for it in tensors(batch) if it.dim() > 0), ())
-    return int(shape[1]) if len(shape) > 1 else 0
+    """The second dimension of the first tensor that has dimensions; 0 where it has only one, or is nested."""
+    sizes: tuple[int, ...] = next((sizes_of(it) for it in tensors(batch) if it.dim() > 0), ())
+    return sizes[1] if len(sizes) > 1 else 0
 
 
 def size_in_bytes(batch: Any) -> int:

@@ -25,14 +25,14 @@ from hotlap.records import (
 )
 from hotlap.runtime import randomness
 from hotlap.runtime.autocast_watch import AutocastWatch
-from hotlap.runtime.batches import size_in_bytes, tensors
+from hotlap.runtime.batches import leading_size, size_in_bytes, sizes_of, tensors
 from hotlap.runtime.blocks_watch import BlocksWatch, has_forward_of_torch
 from hotlap.runtime.call_sites import digests, exact_user_site
 from hotlap.runtime.compile_report import is_compiled
 from hotlap.runtime.data_parallel import DataParallelWatch
 from hotlap.runtime.deepspeed_facts import DeepSpeedWatch
 from hotlap.runtime.devices import cudnn_tf32, device_kind, matmul_precision
-from hotlap.runtime.flops import flop_counter
+from hotlap.runtime.flops_watch import FlopsWatch
 from hotlap.runtime.garbage_timer import GarbageTimer
 from hotlap.runtime.gradient_clearing import ClearingWatch, UsedGradientsWatch
 from hotlap.runtime.hooks import Fetch
@@ -46,7 +46,6 @@ from hotlap.runtime.training_mode import behaves_otherwise
 from hotlap.runtime.unit_clock import UnitClock
 
 STEPS_WITH_SITES = 3
-STEP_THAT_COUNTS_FLOPS = 3
 FETCHES_WATCHED_FOR_RANDOMNESS = range(2, 5)
 MAXIMUM_SHAPES = 32
 _TRAINING_PACKAGES = ("torchao", "liger_kernel")
@@ -78,8 +77,7 @@ class Observer:
         self._garbage: GarbageTimer | None = None
         self._garbage_since = 0.0
         self._random_in_forward = False
-        self._flop_counter: Any = None
-        self._flops: float | None = None
+        self._flops = FlopsWatch(self._torch, self._roots)
         self._requested: dict[str, Any] = {}
         self._processes = 1
         self._iterating: _Loader | None = None
@@ -280,13 +278,7 @@ class Observer:
             return
         if self._garbage is not None and not self._garbage.counting and self._clock.steps_done > STEPS_WITH_SITES:
             self._garbage.counting, self._garbage_since = True, time.perf_counter()
-        if self._flop_counter is not None:
-            self._flop_counter.__exit__(None, None, None)
-            self._flops = float(self._flop_counter.get_total_flops()) or None
-            self._flop_counter = None
-        elif self._clock.steps_done == STEP_THAT_COUNTS_FLOPS and not any(map(is_compiled, self._roots.all())):
-            self._flop_counter = flop_counter(self._torch)
-            self._flop_counter.__enter__()
+        self._flops.step_ended(self._clock.steps_done)
 
     def _note(self, site: CallSite | None) -> CallSite | None:
         if site is not None:
@@ -299,7 +291,7 @@ class Observer:
         """All observed facts."""
         torch, steps = self._torch, max(self._clock.steps_done, 1)
         evaluation, checkpoints = self._outside.facts() if self._outside is not None else (None, None)
-        models = tuple(it.facts(self._flops, self._sites, self._blocks) for it in self._models.values())
+        models = tuple(it.facts(self._flops.flops, self._sites, self._blocks) for it in self._models.values())
         device = models[0].device if models else "cpu"
         return ScriptFacts(
             device=device,
@@ -427,9 +419,9 @@ class _Model:
         self._outputs_by_sample = self._outputs_by_sample is not False and is_by_sample(torch, output, self._samples)
 
     def saw(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._samples = next((int(it.shape[0]) for it in tensors((args, kwargs)) if it.dim()), 0)
+        self._samples = leading_size((args, kwargs))
         if len(self._calls) < MAXIMUM_SHAPES:
-            shapes = [tuple(int(size) for size in it.shape) for it in tensors((args, kwargs))]
+            shapes = [sizes_of(it) for it in tensors((args, kwargs))]
             self._calls[tuple(shapes)] = None
 
     def facts(

@@ -17,8 +17,11 @@ def samples_in(torch: ModuleType, value: Any) -> int:
 
 
 def tensors_of(torch: ModuleType, value: Any) -> Iterator[Any]:
-    """Yield the tensors of nested tuples, lists and dictionaries. Raises :class:`CannotSplit` for other containers."""
+    """Yield the tensors of nested tuples, lists and dictionaries. Raises :class:`CannotSplit` for other containers
+    and for nested tensors."""
     if isinstance(value, torch.Tensor):
+        if value.is_nested:
+            raise CannotSplit("a nested tensor has no dimension of samples that could be cut")
         yield value
     elif isinstance(value, dict):
         for it in value.values():

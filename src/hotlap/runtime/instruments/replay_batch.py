@@ -65,7 +65,7 @@ def resized(batch: Any, scale: float, batch_size: int = 0) -> Any:
         return batch
 
     def rows(tensor: Any) -> Any:
-        if tensor.dim() <= dimension or tensor.shape[dimension] != samples or tensor.is_sparse:
+        if tensor.is_sparse or tensor.is_nested or tensor.dim() <= dimension or tensor.shape[dimension] != samples:
             return tensor
         times = [1] * tensor.dim()
         times[dimension] = -(-wanted // samples)

@@ -24,12 +24,15 @@ def carrier(tensor: Any) -> torch.Tensor | None:
     """The plain tensor that stores the numbers.
 
     None if no number can be NaN (the zeros of forward-mode differentiation have no memory), or none can be read (fake,
-    quantised, or of a class with its own dispatch).
+    quantised, nested but not jagged, or of a class with its own dispatch).
     """
     if not isinstance(tensor, torch.Tensor):
         return None
     if type(tensor).__torch_dispatch__ is not _PLAIN_DISPATCH:
-        return carrier(getattr(tensor, "_local_tensor", None))  # the own part of a distributed tensor
+        own = "_values" if tensor.is_nested else "_local_tensor"  # the own part of a distributed tensor
+        return carrier(getattr(tensor, own, None))
+    if tensor.is_nested:
+        return None
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.is_meta or tensor._is_zerotensor():
         return None
     if tensor.layout is torch.sparse_coo:
