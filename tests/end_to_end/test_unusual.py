@@ -36,9 +36,7 @@ def came(folder: Path, *command: str) -> list[tuple[str, str, str]]:
     [
         ("profile", ["300"]),
         ("profile", ["300", "--also", "compiled"]),
-        ("profile", ["300", "--also", "optimizers"]),
-        ("nan", ["20", "--nan-at", "4"]),
-        ("nan", ["20", "--nan-at", "4", "--also", "compiled"]),
+        ("nan", ["20", "--nan-at", "4", "--also", "compiled", "optimizers"]),
     ],
     ids=str,
 )

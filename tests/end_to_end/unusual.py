@@ -1,6 +1,6 @@
 """A script that does what few training scripts do, in its training steps; it prints what comes of each, as one line.
 
-Each of the first steps does the same; with ``--also compiled`` or ``--also optimizers``, these too. The loss
+Each of the first steps does the same; with ``--also compiled optimizers``, these too. The loss
 of step ``--nan-at`` is NaN, and ``--why`` prints the traceback of what failed.
 """
 
@@ -550,10 +550,11 @@ def weights_changed_by_hand():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("steps", type=int)
-    parser.add_argument("--also", default="", choices=list(CASES))
+    parser.add_argument("--also", nargs="*", default=[], choices=["compiled", "optimizers"])
     parser.add_argument("--nan-at", type=int, default=-1)
     parser.add_argument("--why", action="store_true")
     options = parser.parse_args()
+    cases = [one for group in ("", *options.also) for one in CASES[group]]
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -564,7 +565,7 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         if step < STEPS_WITH_ALL:
-            do_all(step, [*CASES[""], *(CASES[options.also] if options.also else ())], options.why)
+            do_all(step, cases, options.why)
         optimizer.step()
 
 
