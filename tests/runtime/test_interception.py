@@ -47,13 +47,18 @@ def test_phases_add_up_to_the_wall(watched: Watched) -> None:
         assert min(steps.seconds_in(phase)) > 0, phase
 
 
-def test_the_losses_are_those_of_the_script(watched: Watched) -> None:
+@pytest.mark.parametrize(
+    "backward",
+    [lambda it: it.backward(), lambda it: torch.autograd.backward(it), lambda it: torch.autograd.backward([it])],
+    ids=["method", "function", "function of a list"],
+)
+def test_the_losses_are_those_of_the_script(watched: Watched, backward: Callable[[Any], None]) -> None:
     model = nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     seen = []
     for inputs, targets in DataLoader(data(), batch_size=10):
         loss = nn.functional.mse_loss(model(inputs), targets)
-        loss.backward()
+        backward(loss)
         optimizer.step()
         seen.append(loss.item())
     assert watched.steps().loss == tuple(seen)

@@ -250,6 +250,8 @@ class Interception:
                 self.unscaled = None
                 run_backward(tensors, *args, **kwargs)
                 return
+            if type(tensors) in (list, tuple) and len(tensors) == 1:
+                (tensors,) = tensors
             for replace in hooks.before_backward:
                 tensors = replace(tensors)
             if roots.searching:
