@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from trace_writer import TraceWriter, kineto_text, training_trace
 
+from hotlap.diagnose.operators import is_product
 from hotlap.traces import read_trace
 from hotlap.traces.inputs import pair_of_inputs, shapes_and_types
 from hotlap.traces.numbering import LONGEST_NAME, LONGEST_TEXT, TOO_MANY_NAMES, Names, Texts, Threads
+from hotlap.traces.operators import operators
 from hotlap.traces.timeline import NONE, HostEvents
 
 events = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 300), st.integers(0, 1)), max_size=300)
@@ -83,6 +87,35 @@ def test_inputs_come_back_as_they_were_written(shapes: list[list[int]], types: l
     count = max(len(shapes), len(types))
     expected = [tuple(it) for it in shapes] + [()] * (count - len(shapes))
     assert shapes_and_types(pair) == (tuple(expected), tuple(types + [""] * (count - len(types))))
+
+
+@pytest.mark.parametrize(
+    ("strides", "expected"),
+    [
+        ([[], [3, 1], []], ("sparse float", "float", "Scalar")),
+        ([[1, 2], [3, 1], []], ("float", "float", "Scalar")),
+        ("none", ("float", "float", "Scalar")),
+    ],
+)
+def test_an_input_with_sizes_and_no_strides_is_sparse(strides: object, expected: tuple[str, ...]) -> None:
+    shapes, types = [[2, 3], [3, 4], []], ["float", "float", "Scalar"]
+    pair = pair_of_inputs(*(msgspec.Raw(msgspec.json.encode(it)) for it in (shapes, types, strides)))
+    assert shapes_and_types(pair) == (((2, 3), (3, 4), ()), expected)
+
+
+@pytest.mark.parametrize("convert", [torch.Tensor.to_sparse_coo, torch.Tensor.to_sparse_csr])
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_a_sparse_product_is_no_product_of_dense_matrices(
+    convert: Callable[[torch.Tensor], torch.Tensor], tmp_path: Path
+) -> None:
+    adjacency, features = convert(torch.eye(64)), torch.ones(64, 8)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
+        torch.sparse.mm(adjacency, features)
+        torch.mm(features.T, features)
+    path = tmp_path / "trace.json"
+    profiler.export_chrome_trace(str(path))
+    products = [it for it in operators(read_trace(path, with_inputs=True)) if is_product(it)]
+    assert {it.shapes[:2] for it in products} == {((8, 64), (64, 8))}
 
 
 def test_categories_are_bounded(tmp_path: Path) -> None:

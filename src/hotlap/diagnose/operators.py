@@ -14,6 +14,7 @@ from hotlap.diagnose.device_idle import idle_share, traced_device
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.wording import name
 from hotlap.records import CallSite, SiteRole
+from hotlap.traces.inputs import SPARSE
 from hotlap.traces.records import OperatorRow
 
 WORTH_A_LOOK = 0.05
@@ -88,8 +89,9 @@ def kernels_matter(profile: Profile) -> bool:
 
 
 def is_product(operator: OperatorRow) -> bool:
-    """Whether it is a matrix product."""
-    return _PRODUCT.match(operator.name) is not None
+    """Whether it is a product of dense matrices."""
+    is_dense = not any(it.startswith(SPARSE) for it in operator.types)
+    return is_dense and _PRODUCT.match(operator.name) is not None
 
 
 def is_convolution(operator: OperatorRow) -> bool:

@@ -199,8 +199,7 @@ class ColumnBuilder:
             table.message.extend(map(self.messages.number, arguments))
 
     def _inputs_of(self, arguments: list[Any]) -> Iterator[int]:
-        shapes, types = [it.shapes for it in arguments], [it.types for it in arguments]
-        return (self.inputs[pair_of_inputs(*it)] for it in zip(shapes, types, strict=True))
+        return (self.inputs[pair_of_inputs(it.shapes, it.types, it.strides)] for it in arguments)
 
     def _add_common(self, table: Events, timed: TimedEvents) -> None:
         """Fill the columns that all events have."""

@@ -25,6 +25,7 @@ _ARGUMENT_NAMES = {
     "external": "External id",
     "shapes": "Input Dims",
     "types": "Input type",
+    "strides": "Input Strides",
     "concrete": "Concrete Inputs",
     "collective": "Collective name",
     "elements_in": "In msg nelems",
@@ -63,6 +64,7 @@ class InputArguments(Arguments, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
     external: int = MISSING
     shapes: msgspec.Raw = NO_TEXT
     types: msgspec.Raw = NO_TEXT
+    strides: msgspec.Raw = NO_TEXT
     sequence: int = MISSING
     forward_thread: int = 0
     registers: float | None = None
