@@ -255,8 +255,8 @@ def _interval_of(log_ratios: Sequence[float]) -> tuple[float, float] | None:
 def flop_utilisation(
     facts: ScriptFacts, machine: Machine, phases: PhaseAccount, draft: StudyDraft
 ) -> tuple[float | None, list[Ceiling]]:
-    """Model FLOP utilisation: operations per second of a step (counted by ``torch.utils.flop_counter``), as a share of
-    the matrix multiplication rate that this machine reached in the same number format.
+    """Model FLOP utilisation: operations per second of a step (by the formulas of ``torch.utils.flop_counter``), as a
+    share of the matrix multiplication rate that this machine reached in the same number format.
 
     A rate below that of the step itself is not a ceiling, and is left out with a warning. A doubtful rate bounds
     nothing.
