@@ -53,6 +53,10 @@ _MOST_OF_WHAT_IS_LEFT = 0.5
 _PATIENCE = 4
 _WARM_UP_BLOCKS = 4
 
+_FIRST_WITHOUT = (
+    "Make it run without hotlap first. If it does, hotlap is at fault: please report it, with the lines above."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -261,7 +265,7 @@ def _explain_crash(crash: Crashed, done: int, command: str) -> None:
     raise ScriptError(
         failure_of(crash, after_steps(done)),
         where=command,
-        remedy=remedy_of(crash) or "Make it run without hotlap first; hotlap changed nothing in this run.",
+        remedy=remedy_of(crash) or _FIRST_WITHOUT,
         exit_code=crash.exit_code or 1,  # it may have left with 0 before it was done
     )
 
