@@ -19,7 +19,18 @@ from hotlap import plan as plans_of
 from hotlap.diagnose.shares import at_most, exactly
 from hotlap.history import Entry
 from hotlap.objective import for_inference, for_memory
-from hotlap.records import EstimatedPeak, Finding, MemoryEstimate, Objective, Plan, Study, StudyKind, StudyStatus
+from hotlap.records import (
+    EstimatedPeak,
+    Finding,
+    MemoryEstimate,
+    Objective,
+    Outcome,
+    Plan,
+    Seen,
+    Study,
+    StudyKind,
+    StudyStatus,
+)
 from hotlap.render import kinds
 from hotlap.render.headline import headline
 from hotlap.render.kinds.api import Presenter, presenter_of
@@ -118,3 +129,18 @@ def _compares_a_kind(node: ast.AST) -> bool:
     asked = [it for it in ast.walk(node) if isinstance(it, ast.Attribute)]
     names = {it.attr for it in asked if not ast.unparse(it.value).endswith("workload")}
     return bool(names & {"kind", "sort"} and words & {*NAMES, *(it.command for it in KINDS.values())})
+
+
+@pytest.mark.parametrize(
+    ("speedup", "bound", "words"),
+    [
+        (1.23, None, "looks further: keep-freed-memory was 1.23x in one replicate"),
+        (1.03, None, "looks further"),
+        (1.23, 1.1, "looks further"),
+    ],
+    ids=["clear", "little", "more than is possible"],
+)
+def test_a_larger_budget_is_offered_with_what_looked_faster(speedup: float, bound: float | None, words: str) -> None:
+    seen = Outcome(lever="keep-freed-memory", verdict=Seen(speedup=speedup, rounds=8, bound=bound))
+    study = Study(workload=fakes.WORKLOAD, status="out-of-budget", outcomes=(seen,))
+    assert [it for _, it in presenter_of("search").next_commands(study, "") if "further" in it] == [words]

@@ -39,6 +39,8 @@ from hotlap.wording import metric_words
 shows_gain = True
 goes_into_source = True
 
+_WORTH_NAMING = 1.05
+"""What a lever showed in one replicate that is named next to a verified plan."""
 _SEEN_SHOWN = 3
 _USUAL_BUDGET_SECONDS = 300.0
 
@@ -356,7 +358,7 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         yield _again(study, budget), "proves what was only measured once" if looked else "tries the levers"
     elif study.status == "out-of-budget":
         budget = _budget_words(study.needed_seconds or 2 * (study.budget_seconds or _USUAL_BUDGET_SECONDS))
-        yield _again(study, budget), "looks further"
+        yield _again(study, budget), _further(study)
     hopeless = [it.verdict for it in study.outcomes if _cannot_be_verified(it.verdict)]
     if not study.plan.settings and hopeless and not _other_metric(study):
         limit = study.needed_seconds or study.budget_seconds
@@ -366,6 +368,16 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         costliest = _costliest(study)
         shown, what = (costliest, "costliest cause") if costliest is not None else (study.findings[0], "first finding")
         yield f"hotlap findings {text.shell_word(shown.rule)}", f"explains the {what}"
+
+
+def _further(study: Study) -> str:
+    """What a larger budget does, with the lever that looked best among those that were measured once."""
+    looked = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, Seen)]
+    alone = [(it.speedup, lever) for lever, it in looked if it.within_launch is None and not exceeds_bound(it)]
+    speedup, lever = max(alone, default=(0.0, ""))
+    if speedup < _WORTH_NAMING or _other_metric(study):
+        return "looks further"
+    return f"looks further: {text.one_line(lever)} was {text.ratio(speedup)} in one replicate"
 
 
 def _is_open(speed: SpeedComparison) -> bool:
