@@ -67,7 +67,7 @@ def _verified(study: Study, comparison: Comparison) -> Headline:
     details = [text.sentence(study.status_text)] if study.status_text else []
     details += [how_measured(speed), *map(text.sentence, speed.remarks)]
     if study.status == "out-of-budget":
-        details.append("The budget ended the search before every lever was tried and proved.")
+        details.append(f"The budget ended the search before every lever was tried and proved{_looked_faster(study)}.")
     elif study.status in ("interrupted", "running"):
         details.append("The search was ended before every lever was tried.")
     if not speed.baseline_agrees:
@@ -358,7 +358,7 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         yield _again(study, budget), "proves what was only measured once" if looked else "tries the levers"
     elif study.status == "out-of-budget":
         budget = _budget_words(study.needed_seconds or 2 * (study.budget_seconds or _USUAL_BUDGET_SECONDS))
-        yield _again(study, budget), _further(study)
+        yield _again(study, budget), "looks further"
     hopeless = [it.verdict for it in study.outcomes if _cannot_be_verified(it.verdict)]
     if not study.plan.settings and hopeless and not _other_metric(study):
         limit = study.needed_seconds or study.budget_seconds
@@ -370,14 +370,14 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         yield f"hotlap findings {text.shell_word(shown.rule)}", f"explains the {what}"
 
 
-def _further(study: Study) -> str:
-    """What a larger budget does, with the lever that looked best among those that were measured once."""
+def _looked_faster(study: Study) -> str:
+    """The lever that looked best among those that were measured once, as the end of a sentence; empty if none did."""
     looked = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, Seen)]
     alone = [(it.speedup, lever) for lever, it in looked if it.within_launch is None and not exceeds_bound(it)]
     speedup, lever = max(alone, default=(0.0, ""))
     if speedup < _WORTH_NAMING or _other_metric(study):
-        return "looks further"
-    return f"looks further: {text.one_line(lever)} was {text.ratio(speedup)} in one replicate"
+        return ""
+    return f": {text.one_line(lever)} was {text.ratio(speedup)} in one replicate, without an interval"
 
 
 def _is_open(speed: SpeedComparison) -> bool:
