@@ -243,7 +243,8 @@ def _check(run: Run, workload: Workload, *, counts_calls: bool) -> None:
             raise ScriptError(
                 "The script ended and no training step was seen: no backward, no optimizer step.",
                 where=command,
-                remedy="Give hotlap the script, and the arguments, that train.",
+                remedy="Give hotlap the script, and the arguments, that train. A loop that takes its gradients from "
+                "`torch.autograd.grad` and changes the weights by hand has no step that hotlap knows.",
             )
     unit = "calls of a model" if counts_calls else "training steps"
     if done < FEWEST_STEPS and (isinstance(run.ending, Completed) or not run.steps.wall_seconds):
