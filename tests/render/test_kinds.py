@@ -20,6 +20,7 @@ from hotlap.diagnose.shares import at_most, exactly
 from hotlap.history import Entry
 from hotlap.objective import for_inference, for_memory
 from hotlap.records import (
+    Estimate,
     EstimatedPeak,
     Finding,
     MemoryEstimate,
@@ -132,16 +133,22 @@ def _compares_a_kind(node: ast.AST) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("speedup", "bound", "words"),
-    [(1.23, None, "keep-freed-memory was 1.23x in one replicate"), (1.03, None, ""), (1.23, 1.1, "")],
-    ids=["clear", "little", "more than is possible"],
+    ("seen", "words"),
+    [
+        (Seen(speedup=1.23, rounds=8), "keep-freed-memory 1.23x in one replicate, without an interval"),
+        (Seen(speedup=1.03, rounds=8), ""),
+        (Seen(speedup=1.23, rounds=8, bound=1.1), ""),
+        (
+            Seen(speedup=1.2, rounds=8, within_launch=Estimate(value=1.2, low=1.1, high=1.3)),
+            "(1.10 to 1.30) within one",
+        ),
+        (Seen(speedup=1.2, rounds=8, within_launch=Estimate(value=1.2, low=0.9, high=1.6)), ""),
+    ],
+    ids=["clear", "little", "more than is possible", "shown within one launch", "not shown there"],
 )
-def test_what_looked_faster_is_named_next_to_a_plan_that_was_verified_without_it(
-    speedup: float, bound: float | None, words: str
-) -> None:
-    seen = Outcome(lever="keep-freed-memory", verdict=Seen(speedup=speedup, rounds=8, bound=bound))
-    outcomes = (*fakes.FINISHED.outcomes, seen)
+def test_what_looked_faster_is_named_next_to_a_plan_that_was_verified_without_it(seen: Seen, words: str) -> None:
+    outcomes = (*fakes.FINISHED.outcomes, Outcome(lever="keep-freed-memory", verdict=seen))
     study = msgspec.structs.replace(fakes.FINISHED, status="out-of-budget", outcomes=outcomes)
     details = " ".join(headline(study).details)
     assert "The budget ended the search" in details
-    assert words in details if words else "one replicate" not in details
+    assert words in details if words else "not proved" not in details

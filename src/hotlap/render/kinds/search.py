@@ -40,7 +40,7 @@ shows_gain = True
 goes_into_source = True
 
 _WORTH_NAMING = 1.05
-"""What a lever showed in one replicate that is named next to a verified plan."""
+"""What a lever must show in one replicate, which has no interval, to be named next to a verified plan."""
 _SEEN_SHOWN = 3
 _USUAL_BUDGET_SECONDS = 300.0
 
@@ -67,7 +67,7 @@ def _verified(study: Study, comparison: Comparison) -> Headline:
     details = [text.sentence(study.status_text)] if study.status_text else []
     details += [how_measured(speed), *map(text.sentence, speed.remarks)]
     if study.status == "out-of-budget":
-        details.append(f"The budget ended the search before every lever was tried and proved{_looked_faster(study)}.")
+        details.append(f"The budget ended the search before every lever was tried and proved{_also_faster(study)}.")
     elif study.status in ("interrupted", "running"):
         details.append("The search was ended before every lever was tried.")
     if not speed.baseline_agrees:
@@ -220,9 +220,8 @@ def _quick_look(study: Study) -> Headline:
     """The measurements of a quick look, without a claim."""
     looked = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, Seen)]
     hidden = [(lever, it) for lever, it in looked if exceeds_bound(it)]
-    best = sorted((it for it in looked if it not in hidden), key=lambda it: -it[1].speedup)[:_SEEN_SHOWN]
     metric = _other_metric(study)
-    better = [(text.one_line(lever), it) for lever, it in best if it.speedup > 1]
+    better = [(text.one_line(lever), it) for lever, it in _best_of(looked) if it.speedup > 1]
     if better:
         sentence = f"Quick look, nothing proved: {_looks(better, metric)}."
     elif hidden:
@@ -240,6 +239,25 @@ def _quick_look(study: Study) -> Headline:
     if costliest is not None:
         details.append(f"The costliest cause that was found: {text.sentence(costliest.title)}")
     return Headline("neutral", sentence, tuple(details))
+
+
+def _also_faster(study: Study) -> str:
+    """What looked faster next to a verified plan and was not proved, as the end of a sentence; empty if nothing did."""
+    looked = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, Seen)]
+    best = [it for it in _best_of(looked) if _is_worth_naming(it[1])]
+    if not best or _other_metric(study):
+        return ""
+    return f"; not proved: {_looks([(text.one_line(lever), it) for lever, it in best], '')}"
+
+
+def _is_worth_naming(it: Seen) -> bool:
+    return it.speedup >= _WORTH_NAMING if it.within_launch is None else it.within_launch.low > 1
+
+
+def _best_of(looked: Sequence[tuple[str, Seen]]) -> list[tuple[str, Seen]]:
+    """Those that looked best, without those that noise hides."""
+    possible = (it for it in looked if not exceeds_bound(it[1]))
+    return sorted(possible, key=lambda it: -it[1].speedup)[:_SEEN_SHOWN]
 
 
 def _looks(better: Sequence[tuple[str, Seen]], metric: str) -> str:
@@ -368,16 +386,6 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
         costliest = _costliest(study)
         shown, what = (costliest, "costliest cause") if costliest is not None else (study.findings[0], "first finding")
         yield f"hotlap findings {text.shell_word(shown.rule)}", f"explains the {what}"
-
-
-def _looked_faster(study: Study) -> str:
-    """The lever that looked best among those that were measured once, as the end of a sentence; empty if none did."""
-    looked = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, Seen)]
-    alone = [(it.speedup, lever) for lever, it in looked if it.within_launch is None and not exceeds_bound(it)]
-    speedup, lever = max(alone, default=(0.0, ""))
-    if speedup < _WORTH_NAMING or _other_metric(study):
-        return ""
-    return f": {text.one_line(lever)} was {text.ratio(speedup)} in one replicate, without an interval"
 
 
 def _is_open(speed: SpeedComparison) -> bool:
