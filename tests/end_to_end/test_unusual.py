@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("unusual.py")
+SCRIPT = Path(__file__).parent / "unusual" / "train.py"
 SOURCE = Path(__file__).parents[2] / "src"
 CAME = re.compile(r"came (\d+) (\w+) (.*)")
 FEWEST_CASES = 45
