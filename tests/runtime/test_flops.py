@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hotlap.runtime.flops import FlopCounter
+from hotlap.runtime.flops_watch import STEP_THAT_COUNTS_FLOPS, FlopsWatch
+from hotlap.runtime.hooks import Hooks
+from hotlap.runtime.patches import Patches
+from hotlap.runtime.roots import Roots
 
 ROWS, COLUMNS = 40, 16
 
@@ -59,3 +65,27 @@ def test_gradients_with_respect_to_the_input_of_a_module_are_counted() -> None:
 
     one = 2 * ROWS * COLUMNS * 8
     assert counted(penalty) == pytest.approx(7 * one, abs=one)
+
+
+@pytest.mark.skipif(not hasattr(TorchDispatchMode, "ignore_compile_internals"), reason="this torch has no such mode")
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_what_is_compiled_first_while_operations_are_counted_is_compiled_and_not_counted(is_compiled: bool) -> None:
+    """Flex attention that a script compiles must not run without having been compiled."""
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    def step() -> torch.Tensor:
+        return (torch.ones(ROWS, COLUMNS, requires_grad=True) @ torch.ones(COLUMNS, 8)).sum()
+
+    torch._dynamo.reset()
+    counters.clear()
+    compute = torch.compile(step, backend=backend) if is_compiled else step
+    watch = FlopsWatch(torch, Roots(Hooks(torch), Patches()))
+    watch.step_ended(STEP_THAT_COUNTS_FLOPS)
+    compute().backward()
+    watch.step_ended(STEP_THAT_COUNTS_FLOPS + 1)
+    assert len(graphs) == is_compiled
+    assert watch.flops == (None if is_compiled else 2 * (2 * ROWS * COLUMNS * 8))

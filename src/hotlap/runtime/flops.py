@@ -41,6 +41,12 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._counted = 0
         self._is_known = True
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """What is compiled first while operations are counted is compiled, as without it; torch skips it otherwise, and
+        what must be compiled, such as flex attention, would fail."""
+        return True
+
     @property
     def flops(self) -> float | None:
         """The operations so far; None if there were none, or some could not be counted."""

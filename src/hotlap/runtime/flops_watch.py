@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hotlap.runtime.compile_report import anything_compiled
+from hotlap.runtime import compile_report
 from hotlap.runtime.roots import Roots
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ STEP_THAT_COUNTS_FLOPS = 3
 
 
 class FlopsWatch:
-    """Counts in the step after :data:`STEP_THAT_COUNTS_FLOPS` others, of a script that compiles nothing: torch compiles
-    nothing while operations are counted, and what must be compiled, such as flex attention, would fail."""
+    """Counts in the step after :data:`STEP_THAT_COUNTS_FLOPS` others, of a script that compiles nothing: what runs
+    compiled shows none of its operations."""
 
     def __init__(self, torch: Any, roots: Roots) -> None:
         self._torch = torch
@@ -27,7 +27,8 @@ class FlopsWatch:
         """Begin after the right step, and end after the next one."""
         if self._counter is not None:
             self._counter.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-            self.flops, self._counter = self._counter.flops, None
+            self.flops = None if self._compiles() else self._counter.flops
+            self._counter = None
         elif steps_done == STEP_THAT_COUNTS_FLOPS and not self._compiles():
             from hotlap.runtime.flops import FlopCounter  # which imports torch
 
@@ -35,4 +36,6 @@ class FlopsWatch:
             self._counter.__enter__()  # type: ignore[no-untyped-call]
 
     def _compiles(self) -> bool:
-        return any(anything_compiled(self._torch, it) for it in self._roots.all())
+        if compile_report.collect(self._torch).graphs:
+            return True
+        return any(compile_report.anything_compiled(self._torch, it) for it in self._roots.all())
