@@ -145,3 +145,34 @@ def test_a_script_that_ends_by_itself_is_not_held_up(launch: Any) -> None:
     run, evidence = launch("import itertools\n" + textwrap.dedent(script), steps=40, instruments=AFTER_STEPS)
     assert isinstance(run.ending, Completed) and len(run.steps.wall_seconds) == 12
     assert run.loader_rates == () and evidence.observed_steps > 0
+
+
+def test_a_setting_whose_workers_fail_has_no_rate_and_the_others_have(launch: Any) -> None:
+    """A file that was opened before workers were forked is nothing they can read; what they raise is any error."""
+    script = """
+    class Opened(TensorDataset):
+        def __getitem__(self, index):
+            if torch.utils.data.get_worker_info() is not None:
+                raise KeyError("no such image: 17")
+            return super().__getitem__(index)
+
+    for epoch in range(100):
+        for inputs, targets in DataLoader(Opened(*data.tensors), batch_size=32):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+    """
+    in_workers = Setting(lever="loader", values=(("pin_memory", False), ("num_workers", 1), ("prefetch_factor", 2)))
+    run, evidence = launch(
+        script,
+        steps=8,
+        instruments=(
+            CollectEvidence(profiled_steps=3),
+            SweepLoader(settings=(in_workers, SETTING), after_steps=True),
+        ),
+    )
+    assert isinstance(run.ending, Stopped), run.ending
+    failed, timed = run.loader_rates
+    assert failed.error == "KeyError: 'no such image: 17'" and failed.seconds_per_sample == 0
+    assert timed.error == "" and timed.seconds_per_sample > 0
+    assert evidence.observed_steps > 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pickle import PicklingError
 from typing import Any, NamedTuple
 
 from hotlap.records import LoaderRate, Setting, SweepLoader
@@ -19,6 +20,24 @@ from hotlap.runtime.samples import BatchCounter
 SECONDS_PER_SETTING = 1.5
 MINIMUM_BATCHES = 8
 MAXIMUM_BATCHES = 2000
+
+LONGEST_ERROR = 300
+
+_OF_A_LOADER = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    LookupError,
+    OSError,
+    PicklingError,
+    RuntimeError,
+    StopIteration,
+    TypeError,
+    ValueError,
+)
+"""What a loader raises whose data set, or an open file of it, cannot be taken along to a worker."""
 
 Finish = Callable[[tuple[LoaderRate, ...]], object]
 
@@ -94,8 +113,8 @@ def _rate(arguments: dict[str, Any], setting: Setting) -> LoaderRate:
         first_batch_seconds = time.perf_counter() - began
         ahead = loader.num_workers * (loader.prefetch_factor or 0)
         drained = _drain(loader, iterator, skip=ahead)
-    except (RuntimeError, ValueError, OSError, StopIteration, AssertionError) as error:
-        return LoaderRate(setting=setting, seconds_per_sample=0.0, error=f"{type(error).__name__}: {error}"[:300])
+    except _OF_A_LOADER as error:
+        return LoaderRate(setting=setting, seconds_per_sample=0.0, error=_cause(error))
     return LoaderRate(
         setting=setting,
         seconds_per_sample=drained.wall_seconds / max(drained.samples, 1),
@@ -103,6 +122,13 @@ def _rate(arguments: dict[str, Any], setting: Setting) -> LoaderRate:
         first_batch_seconds=first_batch_seconds,
         batches=drained.batches,
     )
+
+
+def _cause(error: Exception) -> str:
+    """Of what was raised in a worker, the last line of the traceback that torch puts into its message."""
+    said = str(error).strip().rpartition("\n")[2]
+    name = type(error).__name__
+    return (said if said.startswith(name) else f"{name}: {said}")[:LONGEST_ERROR]
 
 
 class _Drained(NamedTuple):
