@@ -8,9 +8,20 @@ from fakes import FINISHED, LOADER, MIXED, estimate, speed
 
 from hotlap.gain import claimed, claimed_speedup
 from hotlap.objective import for_memory
-from hotlap.records import Comparison, Estimate, MetricComparison, MetricVerdict, NoGain, Outcome, Seen, Study
+from hotlap.records import (
+    Comparison,
+    Estimate,
+    MetricComparison,
+    MetricVerdict,
+    NoGain,
+    Outcome,
+    SampleSource,
+    Seen,
+    Study,
+)
 from hotlap.render.headline import headline
 from hotlap.render.lever_table import tried_rows
+from hotlap.render.sections.metrics import metric_table
 
 
 def peak(ratio: Estimate, verdict: MetricVerdict) -> MetricComparison:
@@ -85,3 +96,24 @@ def test_a_memory_lever_is_not_called_slower() -> None:
     verdict = NoGain(comparison=trial, metric="peak_bytes", reason="Its peak memory becomes 1.200x what it was.")
     (row,) = tried_rows((Outcome(lever="mixed-precision", setting=MIXED, verdict=verdict),))
     assert row.verdict == "no gain" and row.speedup.startswith("0.90x")
+
+
+@pytest.mark.parametrize(
+    ("source", "row"),
+    [
+        ("loader", ("time per sample", "10.0 ms", "5.00 ms")),
+        ("inputs", ("time per step", "350 ms", "175 ms")),
+        ("none", ("time per step", "350 ms", "175 ms")),
+    ],
+)
+def test_a_time_is_that_of_a_step_where_its_samples_are_unknown(source: SampleSource, row: tuple[str, ...]) -> None:
+    assert FINISHED.account_before is not None and FINISHED.verification is not None
+    account = msgspec.structs.replace(FINISHED.account_before, samples_from=source, samples_per_step=35)
+    study = msgspec.structs.replace(FINISHED, account_before=account)
+    verification = msgspec.structs.replace(
+        FINISHED.verification,
+        speed=speed(2.0),
+        baseline_seconds_per_sample=Estimate(value=0.01, low=0.01, high=0.01, unit="s"),
+        metrics=(),
+    )
+    assert [it[:3] for it in metric_table(study, verification).rows] == [row]

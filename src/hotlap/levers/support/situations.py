@@ -9,7 +9,9 @@ from hotlap.records import Accelerator, ModelFacts, Setting, Situation, Skipped,
 PROGRAM = "GraphModule"
 """The kind of a model that is an exported program: a graph of operators, without layers."""
 
-NO_MODEL = "No model was observed: the script never calls one through its __call__, so there is nothing to wrap."
+NO_MODEL = (
+    "No model was observed: the script trains none that torch's `Module.__call__` calls, so there is nothing to wrap."
+)
 
 
 def make_setting(lever: str, **values: Value) -> Setting:

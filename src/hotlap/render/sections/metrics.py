@@ -42,15 +42,25 @@ def metric_table(study: Study, comparison: Comparison) -> Table:
     limits = dict(_limits(study, comparison))
     known = filter(None, (metric_of(comparison, SECONDS_PER_SAMPLE), *comparison.metrics))
     claims = comparison.speed.baseline_agrees
-    rows = (_row(it, claims, limits.get(it.metric, "")) for it in known)
+    rows = (_row(study, it, claims, limits.get(it.metric, "")) for it in known)
     return Table(("metric", f">{before}", f">{after}", ">ratio", "interval", "verdict"), tuple(rows), title)
 
 
-def _row(it: MetricComparison, claims: bool, limit: str) -> tuple[str, ...]:
-    name = text.one_line(metric_words(it.metric))
+def _row(study: Study, it: MetricComparison, claims: bool, limit: str) -> tuple[str, ...]:
+    name, scale = _name_and_scale(study, it.metric)
     verdict = _VERDICTS[it.verdict] if claims else "no claim"
-    levels = _level(it.baseline), _level(it.candidate or _times(it.baseline, it.ratio))
-    return name, *levels, text.ratio(it.ratio.value), text.interval(it.ratio), f"{verdict}{limit}"
+    before, after = it.baseline, it.candidate or _times(it.baseline, it.ratio.value)
+    levels = _level(_times(before, scale)), _level(_times(after, scale))
+    return text.one_line(name), *levels, text.ratio(it.ratio.value), text.interval(it.ratio), f"{verdict}{limit}"
+
+
+def _name_and_scale(study: Study, metric: str) -> tuple[str, float]:
+    """What a metric is called, and what its figures are multiplied by: where it is not known how many samples a step
+    or a call holds, its whole time stands for that of a sample."""
+    account = study.account_before
+    if metric != SECONDS_PER_SAMPLE or account is None or not account.samples_are_guessed:
+        return metric_words(metric), 1.0
+    return f"time per {'call' if account.is_of_calls else 'step'}", account.samples_per_step
 
 
 def _limits(study: Study, comparison: Comparison) -> Iterator[tuple[str, str]]:
@@ -61,11 +71,11 @@ def _limits(study: Study, comparison: Comparison) -> Iterator[tuple[str, str]]:
             yield found.metric, f", {_LIMITS[it.state]} {it.limit.most:g}x"
 
 
-def _times(level: Estimate | None, ratio: Estimate) -> Estimate | None:
-    """The candidate's level if only the ratio is stored, computed from the baseline's."""
+def _times(level: Estimate | None, factor: float) -> Estimate | None:
+    """A level, so many times as large."""
     if level is None:
         return None
-    return Estimate(value=level.value * ratio.value, low=0.0, high=0.0, unit=level.unit)
+    return Estimate(value=level.value * factor, low=0.0, high=0.0, unit=level.unit)
 
 
 def _level(of: Estimate | None) -> str:
