@@ -112,6 +112,20 @@ def test_what_the_script_compiled_stays_as_it_compiled_it(driver: Any, graphs: l
     assert all(it._compiled_call_impl is not None for it in model.layers)
 
 
+class OfItsOwn(Net):
+    """As a model of Keras, whose ``compile()`` says by which loss and optimizer it is trained."""
+
+    def compile(self, *, loss: str) -> None:  # type: ignore[override]
+        raise AssertionError("this is the script's to call")
+
+
+def test_a_model_with_another_compile_is_compiled_by_that_of_torch(driver: Any, graphs: list[Any]) -> None:
+    driver.install(make_setting("compile", mode="default", dynamic=False))
+    model = OfItsOwn(Layer, count=2)
+    train(driver, model, driver.optimizer(torch.optim.SGD, model.parameters(), lr=0.1))
+    assert len(graphs) == 1 and not driver.hooks.notes
+
+
 def test_switched_off_the_blocks_run_eagerly_and_on_again_nothing_is_compiled(driver: Any, graphs: list[Any]) -> None:
     switch = find("compile").switch
     assert switch is not None

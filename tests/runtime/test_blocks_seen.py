@@ -75,6 +75,31 @@ def test_whose_forward_it_is_and_whether_it_is_compiled(observer: Observer, comp
     assert facts.forward_of_torch and facts.compiled is compiled
 
 
+class Seeded(torch.nn.Sequential):
+    """As a model of Keras: its first parameter counts what was drawn, and ``compile()`` takes a loss and an optimizer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drawn = torch.nn.Parameter(torch.zeros(2, dtype=torch.int32), requires_grad=False)
+        self.append(torch.nn.Linear(4, 4))
+
+    def compile(self, *, loss: str) -> None:  # type: ignore[override]
+        raise AssertionError("this is the script's to call")
+
+
+@pytest.mark.parametrize(("make", "another"), [(Seeded, True), (linear, False)])
+def test_the_type_of_most_numbers_and_whose_compile_it_is(
+    observer: Observer, make: Callable[[], torch.nn.Module], another: bool
+) -> None:
+    model = make()
+    optimizer = torch.optim.SGD([it for it in model.parameters() if it.requires_grad], lr=0.1)
+    for _ in range(2):
+        model(torch.ones(2, 4)).mean().backward()
+        optimizer.step()
+    (facts,) = observer.facts().models
+    assert facts.dtype == "float32" and facts.compile_of_its_own is another
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_the_blocks_that_can_share_compiled_code(observer: Observer, compiled: bool) -> None:
     model = Net(linear)

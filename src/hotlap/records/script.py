@@ -166,9 +166,10 @@ class ModelFacts(Record, frozen=True, kw_only=True):
     ``input_shapes`` are the distinct shapes of its tensor arguments in the observed steps, at most 32, and
     ``shapes_vary`` says that one call had others than another (None: not observed, by an earlier version).
     ``outputs_by_sample`` says that each tensor of its outputs had one entry for each sample of its inputs, and
-    ``forward_of_torch`` that its own class defines no forward, as that of an ``nn.Sequential``. ``trains`` says that
-    some of its modules compute as in training: dropout, or normalisation by the batch. ``repeated`` are its repeated
-    modules that can share compiled code.
+    ``forward_of_torch`` that its own class defines no forward, as that of an ``nn.Sequential``;
+    ``compile_of_its_own`` that it defines another ``compile()`` than that of ``nn.Module``. ``trains`` says that some
+    of its modules compute as in training: dropout, or normalisation by the batch. ``repeated`` are its repeated modules
+    that can share compiled code.
     """
 
     kind: str
@@ -192,6 +193,7 @@ class ModelFacts(Record, frozen=True, kw_only=True):
     blocks: BlockFacts | None = None
     outputs_by_sample: bool = False
     forward_of_torch: bool = False
+    compile_of_its_own: bool = False
     trains: bool = False
     repeated: tuple[RepeatedModules, ...] = ()
     site: CallSite | None = None

@@ -92,5 +92,10 @@ def has_forward_of_torch(module: Any) -> bool:
     return str(type(module).forward.__module__).startswith("torch.nn.")
 
 
+def has_compile_of_its_own(module: Any) -> bool:
+    """Whether ``module.compile()`` is another method than that of ``nn.Module``, as it is of a model of Keras."""
+    return not str(type(module).compile.__module__).startswith("torch.")
+
+
 def _versions(blocks: tuple[Any, ...]) -> int:
     return sum(it._version for block in blocks for it in block.buffers())

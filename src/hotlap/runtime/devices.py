@@ -1,4 +1,5 @@
-"""On which device a model computes, what of it this process holds, and the precision of its float32 matrix products."""
+"""On which device a model computes and in which type, what of it this process holds, and the precision of its float32
+matrix products."""
 
 from __future__ import annotations
 
@@ -20,6 +21,20 @@ def device_kind(root: Any) -> str:
         held[str(it.device.type)] += 0 if is_lazy(it) else it.numel() * it.element_size()
     away = [kind for kind in held if kind not in _HOST]
     return max(away, key=lambda kind: held[kind], default="cpu")
+
+
+def weights_dtype(root: Any) -> str:
+    """The type of most of a model's numbers, ``float32``: integers among its parameters (the state of a generator of
+    random numbers in Keras, packed weights) are not what it computes in. Empty without parameters."""
+    from torch.nn.parameter import is_lazy
+
+    parameters = list(root.parameters())
+    numbers: Counter[Any] = Counter()
+    for it in parameters:
+        if it.is_floating_point() or it.is_complex():
+            numbers[it.dtype] += 0 if is_lazy(it) else it.numel()
+    found = max(numbers, key=lambda dtype: numbers[dtype], default=parameters[0].dtype if parameters else "")
+    return str(found).removeprefix("torch.")
 
 
 def local_part(tensor: Any) -> Any:

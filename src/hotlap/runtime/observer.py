@@ -26,12 +26,12 @@ from hotlap.records import (
 from hotlap.runtime import randomness
 from hotlap.runtime.autocast_watch import AutocastWatch
 from hotlap.runtime.batches import leading_size, size_in_bytes, sizes_of, tensors
-from hotlap.runtime.blocks_watch import BlocksWatch, has_forward_of_torch
+from hotlap.runtime.blocks_watch import BlocksWatch, has_compile_of_its_own, has_forward_of_torch
 from hotlap.runtime.call_sites import digests, exact_user_site
 from hotlap.runtime.compile_report import is_compiled
 from hotlap.runtime.data_parallel import DataParallelWatch
 from hotlap.runtime.deepspeed_facts import DeepSpeedWatch
-from hotlap.runtime.devices import cudnn_tf32, device_kind, matmul_precision
+from hotlap.runtime.devices import cudnn_tf32, device_kind, matmul_precision, weights_dtype
 from hotlap.runtime.flops_watch import FlopsWatch
 from hotlap.runtime.garbage_timer import GarbageTimer
 from hotlap.runtime.gradient_clearing import ClearingWatch, UsedGradientsWatch
@@ -436,7 +436,7 @@ class _Model:
             kind=kind,
             parameters=sum(it.numel() for it in parameters),
             parameter_bytes=sum(it.numel() * it.element_size() for it in parameters),
-            dtype=str(parameters[0].dtype).removeprefix("torch.") if parameters else "",
+            dtype=weights_dtype(root),
             device=device_kind(root),
             convolutions=sum(it.startswith(("Conv2d", "Conv3d", "aten.conv2d", "aten.conv3d")) for it in kinds),
             linears=sum(it in ("Linear", "Conv1D", "aten.linear.default") for it in kinds),
@@ -454,6 +454,7 @@ class _Model:
             blocks=blocks.facts(root),
             outputs_by_sample=bool(self._outputs_by_sample),
             forward_of_torch=has_forward_of_torch(root),
+            compile_of_its_own=has_compile_of_its_own(root),
             trains=any(behaves_otherwise(it) for it in root.modules()),
             repeated=blocks.repeated(root),
             site=next((it for it in sites.values() if it.role == "model" and it.what == kind), None),

@@ -93,6 +93,30 @@ def test_what_the_patch_writes_compiles_such_a_model() -> None:
     assert len(calls) == 1 and list(model.state_dict()) == names
 
 
+OF_ITS_OWN = msgspec.structs.replace(
+    FACTS, models=(ModelFacts(kind="Functional", parameters=1, compile_of_its_own=True),)
+)
+
+
+@pytest.mark.parametrize(
+    ("imports", "called"),
+    [
+        ("import torch\n", "torch.nn.Module.compile"),
+        ("import torch\nfrom torch import nn\n", "nn.Module.compile"),
+        ("import keras\n", "torch.nn.Module.compile"),
+    ],
+)
+def test_a_model_whose_compile_is_another_is_compiled_by_that_of_torch(
+    imports: str, called: str, tmp_path: Path
+) -> None:
+    made = "model = keras.Model(inputs, outputs)\n"
+    rest = 'model.compile(loss="mse", optimizer="adam")\noptimizer = AdamW(model.parameters())\n' + LOOP
+    new = patched(tmp_path, imports + "\n" + made + rest, "compile", OF_ITS_OWN, mode="reduce-overhead")
+    assert f'{called}(model, mode="reduce-overhead")\n' in new and rest in new
+    assert "import torch\n" in new
+    assert patched(tmp_path, new, "compile", OF_ITS_OWN, mode="reduce-overhead") == new
+
+
 def test_models_of_both_kinds_cannot_be_distinguished() -> None:
     both = (ModelFacts(kind="Net", parameters=1), ModelFacts(kind="Sequential", parameters=1, forward_of_torch=True))
     facts = msgspec.structs.replace(FACTS, models=both)

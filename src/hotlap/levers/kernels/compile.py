@@ -143,20 +143,24 @@ def environment(setting: Setting) -> dict[str, str]:
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The call on each model, or on each of its blocks. ``Module.compile`` would compile nothing of a module whose
-    forward is torch's own, so that the forward is compiled instead."""
+    forward is torch's own, so that the forward is compiled instead; a class may have another method of that name."""
     values = dict(setting.values)
     arguments = [] if values["mode"] == "default" else [f'mode="{values["mode"]}"']
     arguments += ["dynamic=True"] if values.get("dynamic") else []
     if values.get("blocks"):
         return _rewrite_blocks(facts, arguments)
-    of_torch = {it.forward_of_torch for it in facts.models}
-    if len(of_torch) == 2:
-        reason = "Some models use torch's own forward, and it is unknown which variable holds which model."
+    forms = {(it.forward_of_torch, it.compile_of_its_own) for it in facts.models}
+    if len(forms) > 1:
+        reason = "The models are compiled by different calls, and it is unknown which variable holds which model."
         return (NoSourceForm(reason=reason),)
-    code, needs = _compile_call("_", arguments, of_torch == {True})
+    (form,) = forms or {_USUAL}
+    code, needs = _compile_call("_", arguments, form)
     freezing = _FREEZING if values.get("freezing") else ()
     return (*freezing, ModelStatement(code=code, needs=needs))
 
+
+_USUAL = (False, False)
+"""Neither the module's forward is torch's own, nor its ``compile()`` another than torch's."""
 
 _FREEZING = (TopStatement(code="torch._inductor.config.freezing = True", needs=("torch._inductor",)),)
 """What the environment variable sets (torch 2.6 to 2.13)."""
@@ -172,16 +176,19 @@ def _rewrite_blocks(facts: ScriptFacts, arguments: list[str]) -> tuple[SourceCha
             return (NoSourceForm(reason="The blocks have no name that Python source could use."),)
         if blocks.place.startswith(".module"):
             return (NoSourceForm(reason="The model is wrapped, and which variable holds the model itself is unknown."),)
-        call, needs = _compile_call("repeated", arguments, blocks.forward_of_torch)
+        call, needs = _compile_call("repeated", arguments, (blocks.forward_of_torch, False))
         changes.append(ModelStatement(code=f"for repeated in _{blocks.place}:\n    {call}", needs=needs))
     return tuple(changes)
 
 
-def _compile_call(name: str, arguments: list[str], of_torch: bool) -> tuple[str, tuple[str, ...]]:
+def _compile_call(name: str, arguments: list[str], form: tuple[bool, bool]) -> tuple[str, tuple[str, ...]]:
     """The statement that compiles the module of that name, and the names that it needs."""
-    if of_torch:
+    forward_of_torch, compile_of_its_own = form
+    if forward_of_torch:
         given = ", ".join([f"{name}.forward", *arguments])
         return f"{name}.forward = torch.compile({given})", ("torch.compile",)
+    if compile_of_its_own:
+        return f"torch.nn.Module.compile({', '.join([name, *arguments])})", ("torch.nn",)
     return f"{name}.compile({', '.join(arguments)})", ()
 
 
@@ -240,7 +247,7 @@ def _compile(hooks: Hooks, setting: Setting, module: Any) -> bool:
     if str(type(module).forward.__module__).startswith("torch.nn."):
         module._compiled_call_impl = hooks.torch.compile(_called_from_here(module), mode=mode, dynamic=dynamic)
     else:
-        module.compile(mode=mode, dynamic=dynamic)
+        hooks.torch.nn.Module.compile(module, mode=mode, dynamic=dynamic)  # its class may have another compile()
     return True
 
 

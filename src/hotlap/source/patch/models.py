@@ -294,12 +294,8 @@ def _has_already(model: Model, change: ModelStatement) -> bool:
     for node in ast.walk(model.code.tree):
         if not isinstance(node, ast.Call):
             continue
-        if method == "compile" and last_part(node.func) == "compile":
-            receiver = ast.unparse(node.func).rpartition(".")[0]
-            given = [ast.unparse(it) for it in node.args]
-            whole_or_forward = {model.name, f"{model.name}.forward"}
-            if receiver == model.name or (receiver == "torch" and not whole_or_forward.isdisjoint(given)):
-                return True
+        if method == "compile" and _compiles(node, model.name, "Module.compile(" not in change.code):
+            return True
         if method == "to" and _is_call_with(node, {"to"}, "memory_format"):
             called_on = node.func.value if isinstance(node.func, ast.Attribute) else node.func
             holder = model.code.statement(node)
@@ -307,6 +303,17 @@ def _has_already(model: Model, change: ModelStatement) -> bool:
             if ast.unparse(called_on) == model.name or any(ast.unparse(it) == model.name for it in targets):
                 return True
     return False
+
+
+def _compiles(call: ast.Call, name: str, by_its_method: bool) -> bool:
+    """Whether the call compiles the model of that name. Where its ``compile()`` is another method than torch's, a call
+    of that does not."""
+    receiver, _, function = ast.unparse(call.func).rpartition(".")
+    if function != "compile":
+        return False
+    given = {ast.unparse(it) for it in call.args}
+    by_torch = receiver.rpartition(".")[2] in ("torch", "Module")
+    return (by_its_method and receiver == name) or (by_torch and not given.isdisjoint({name, f"{name}.forward"}))
 
 
 def _for_model(code: str, model: Model) -> str:
