@@ -24,9 +24,11 @@ from hotlap.records import (
     EstimatedPeak,
     Finding,
     MemoryEstimate,
+    NotVerified,
     Objective,
     Outcome,
     Plan,
+    QualityLost,
     Seen,
     Study,
     StudyKind,
@@ -152,3 +154,24 @@ def test_what_looked_faster_is_named_next_to_a_plan_that_was_verified_without_it
     details = " ".join(headline(study).details)
     assert "The budget ended the search" in details
     assert words in details if words else "not proved" not in details
+
+
+def test_where_the_budget_ended_before_a_plan_what_looked_faster_is_named() -> None:
+    within = Estimate(value=1.19, low=1.11, high=1.26)
+    outcomes = (
+        Outcome(lever="fused-optimizer", verdict=Seen(speedup=1.19, rounds=4, within_launch=within)),
+        Outcome(lever="huge-pages", verdict=Seen(speedup=1.02, rounds=4)),
+        *(it for it in fakes.FINISHED.outcomes if isinstance(it.verdict, QualityLost)),
+        Outcome(lever="compile", verdict=NotVerified(speedup=1.4, reason="Not verified: no losses were seen.")),
+    )
+    study = msgspec.structs.replace(
+        fakes.FINISHED, status="out-of-budget", plan=Plan(), verification=None, outcomes=outcomes, spent_seconds=241.0
+    )
+    found = headline(study)
+    assert found.sentence == (
+        "The budget ended the search after 4 min 01 s: no lever is known to be faster yet; not proved: "
+        "fused-optimizer 1.19x (1.11 to 1.26) within one launch."
+    )
+    changed, unverified = found.details
+    assert "but changed the results" in changed
+    assert unverified == "Faster, but not verified: compile 1.40x in one replicate. No losses were seen."

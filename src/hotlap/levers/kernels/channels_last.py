@@ -57,7 +57,7 @@ def obstacle(situation: Situation) -> Skipped | None:
         return Skipped(reason=f"Channels last is known to help on CPUs and GPUs, not on {situation.facts.device}.")
     convolutional = models_with(situation, "convolutions")
     if not convolutional:
-        return Skipped(reason="The model has no convolution.")
+        return Skipped(reason="The model has no convolution layer of torch.")
     if all(model.channels_last for model in convolutional):
         return Skipped(reason="The model's weights are channels last already.", already=True)
     shapes = [shape for model in convolutional for shape in model.input_shapes]

@@ -57,7 +57,7 @@ def obstacle(situation: Situation) -> Skipped | None:
         return without_model(situation)
     convolutional = models_with(situation, "convolutions")
     if not convolutional:
-        return Skipped(reason="The model has no convolution.")
+        return Skipped(reason="The model has no convolution layer of torch.")
     shapes = max(len(model.input_shapes) for model in convolutional)
     if shapes > MOST_SHAPES:
         return Skipped(reason=f"The inputs had {shapes} shapes, and cuDNN would time its algorithms for each of them.")

@@ -213,6 +213,7 @@ def _unfinished(study: Study) -> Headline:
         "out-of-budget": f"The budget ended the search after {spent}",
     }.get(study.status, f"Not finished, {spent} of trials done")
     details = [text.sentence(study.status_text)] if study.status_text else []
+    details += (*_lost(study), *_unverified(study))
     return Headline("neutral", f"{start}: {_so_far(study)}", tuple(details))
 
 
@@ -242,7 +243,7 @@ def _quick_look(study: Study) -> Headline:
 
 
 def _also_faster(study: Study) -> str:
-    """What looked faster next to a verified plan and was not proved, as the end of a sentence; empty if nothing did."""
+    """What looked faster and was not proved, as the end of a sentence; empty if nothing did."""
     looked = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, Seen)]
     best = [it for it in _best_of(looked) if _is_worth_naming(it[1])]
     if not best or _other_metric(study):
@@ -294,7 +295,7 @@ def _so_far(study: Study) -> str:
     kept = [(it.lever, it.verdict.comparison) for it in study.outcomes if isinstance(it.verdict, Kept)]
     if not kept:
         metric = _other_metric(study)
-        return f"no lever is known to {f'improve the {metric}' if metric else 'be faster'} yet."
+        return f"no lever is known to {f'improve the {metric}' if metric else 'be faster'} yet{_also_faster(study)}."
     gains = [f"{text.one_line(lever)} {_gain_of_lever(study, comparison)}" for lever, comparison in kept]
     each = "measured" if len(kept) == 1 else "each measured"
     return f"{text.listed(gains)}, {each} in trials; the whole plan is not verified against the original."
