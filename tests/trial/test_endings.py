@@ -61,6 +61,20 @@ Traceback (most recent call last):
     raise ZeroDivisionError
 ZeroDivisionError
 """
+MARKED_AT_THE_LEFT = """Traceback (most recent call last):
+  File "train.py", line 10, in <module>
+    loss = model(batch)
+           ^^^^^^^^^^^^
+  File "eval_frame.py", line 1183, in compile_wrapper
+    raise error.without_frames() from None
+^^^^^^^^^^^^^^^^^^^^
+  File "compile_fx.py", line 1079, in compile
+    sizes = a[key]~~b
+~~~~~~^^^^^
+torch._inductor.exc.InductorError: TypeError: cannot determine truth value of Relational: 1 < s50
+
+Set TORCHDYNAMO_VERBOSE=1 for the internal stack trace
+"""
 NO_SYNTAX = '  File "train.py", line 1\n    def\n       ^\nSyntaxError: invalid syntax\n'
 USAGE = "usage: train.py [-h] --data DATA\ntrain.py: error: the following arguments are required: --data\n"
 
@@ -70,6 +84,10 @@ USAGE = "usage: train.py [-h] --data DATA\ntrain.py: error: the following argume
     [
         (CHAINED, "RuntimeError: bad"),
         (IN_A_WORKER, "ValueError: bad picture"),
+        (
+            MARKED_AT_THE_LEFT,
+            "torch._inductor.exc.InductorError: TypeError: cannot determine truth value of Relational: 1 < s50",
+        ),
         (UNDER_A_LAUNCHER, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB."),
         (SPAWNED, "ZeroDivisionError"),
         (NO_SYNTAX, "SyntaxError: invalid syntax"),

@@ -32,6 +32,7 @@ _FOLLOW_BYTES = 2**20
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _RANK_PREFIX = re.compile(r"^(?:\[\w+\d+\]:)\s?")
+_MARKS = "^~ \t"
 TRACEBACK = "Traceback (most recent call last):"
 # Raised by launchers because a trainer failed; the trainer's own error is more specific.
 _SECOND_HAND = ("ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError")
@@ -79,12 +80,13 @@ def plain_lines(tail: str) -> list[str]:
 
 
 def _raised_after(lines: list[str], start: int) -> str:
-    """The first line after a traceback's frames, which are indented deeper than its header."""
+    """The first line after a traceback's frames, which are indented deeper than its header. The marks below a frame's
+    source may not be: of what Dynamo raises, Python 3.11 writes them at the very left."""
     header = lines[start]
     indent = len(header) - len(header.lstrip(" |"))
     for line in lines[start + 1 :]:
         content = line[indent:]
-        if content.strip() and not content.startswith((" ", "\t")):
+        if content.strip(_MARKS) and not content.startswith((" ", "\t")):
             return content.strip()
     return ""
 
