@@ -76,7 +76,7 @@ def test_whose_forward_it_is_and_whether_it_is_compiled(observer: Observer, comp
 
 
 class Seeded(torch.nn.Sequential):
-    """As a model of Keras: its first parameter counts what was drawn, and ``compile()`` takes a loss and an optimizer."""
+    """As a model of Keras: its first parameter counts what was drawn, and ``compile()`` takes a loss."""
 
     def __init__(self) -> None:
         super().__init__()
