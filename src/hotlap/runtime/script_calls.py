@@ -138,6 +138,8 @@ class ScriptCalls:
             for enter in hooks.around_calls:
                 stack.enter_context(enter())
             output = self._shielded(plain, model, args, kwargs)
+        for convert in hooks.output_to_script:
+            output = convert(output)
         consume(output)
         for leave in hooks.back_to_script:
             leave()

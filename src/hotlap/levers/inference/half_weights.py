@@ -10,7 +10,7 @@ to be read. Unlike autocast, it needs no conversions at each call.
 
 ## What it costs
 About three decimal digits are left. Sums over many elements, normalizations and softmax lose more than under autocast.
-Outputs are in bfloat16.
+Outputs are in bfloat16; a script gets them in float32, which it may go on with in NumPy or in another model.
 
 ## Before
     output = model(inputs)
@@ -25,10 +25,12 @@ Outputs are in bfloat16.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.situations import device_kind, make_setting, native_dtypes, without_model
+from hotlap.levers.support.structures import in_float32
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
@@ -79,12 +81,13 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """The calls are hotlap's own; there is no source of the user's to change."""
-    return (NoSourceForm(reason="Convert the model and its floating inputs with `.to(torch.bfloat16)`."),)
+    """No source is edited: of a function that makes the model the calls are hotlap's own."""
+    way = f"Convert the model and its floating inputs with `.to(torch.{dict(setting.values)['dtype']})`"
+    return (NoSourceForm(reason=f"{way}, and its outputs with `.float()`." if facts.calls_in_script else f"{way}."),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """Convert the model once and floating tensors among the arguments of each call."""
+    """Convert the model once, floating tensors among the arguments of each call, and what a script gets from it."""
     torch = hooks.torch
     dtype = getattr(torch, str(dict(setting.values)["dtype"]))
 
@@ -101,3 +104,4 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
     hooks.model_found.append(convert_model)
     hooks.before_forward.append(convert_inputs)
+    hooks.output_to_script.append(partial(in_float32, dtype=dtype))

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.situations import device_kind, make_setting, native_dtypes, without_model
-from hotlap.levers.support.structures import named_tensors, rebuilt
+from hotlap.levers.support.structures import in_float32
 from hotlap.records import (
     EVALUATION_SECONDS,
     NoSourceForm,
@@ -113,14 +113,6 @@ def install(hooks: Hooks, setting: Setting) -> None:
             return forward()
         with torch.autocast(kind, dtype=dtype):
             output = forward()
-        return _in_float32(torch, output, dtype)
+        return in_float32(output, dtype)
 
     hooks.around_evaluation.append(around_evaluation)
-
-
-def _in_float32(torch: Any, output: Any, dtype: Any) -> Any:
-    """The same output with its 16-bit tensors in float32."""
-    found = [it for _, it in named_tensors(output)]
-    if all(it.dtype != dtype for it in found):
-        return output
-    return rebuilt(output, iter([it.float() if it.dtype == dtype else it for it in found]))

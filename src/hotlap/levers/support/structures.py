@@ -60,3 +60,11 @@ def rebuilt(example: Any, tensors: Iterator[Any], depth: int = 0) -> Any:
             example, **{it.name: rebuilt(getattr(example, it.name, None), tensors, depth + 1) for it in fields_of}
         )
     return example
+
+
+def in_float32(output: Any, dtype: Any) -> Any:
+    """The same output with its tensors of that type, one of 16 bits, in float32."""
+    found = [it for _, it in named_tensors(output)]
+    if all(it.dtype != dtype for it in found):
+        return output
+    return rebuilt(output, iter([it.float() if it.dtype == dtype else it for it in found]))
