@@ -23,7 +23,26 @@ class Net(torch.nn.Module):
         return logits
 
 
+class Recurrent(Net):
+    """Takes the state that it gave last, and gives the next one."""
+
+    def forward(self, rows: torch.Tensor, states: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:  # type: ignore[override]
+        hidden = torch.tanh(self.layer(rows) + states[0] @ self.layer.weight @ self.layer.weight.T)
+        return self.head(hidden), hidden
+
+
+def answer_in_turn(calls: int, samples: int) -> None:
+    model = Recurrent().eval()
+    states: tuple[torch.Tensor, ...] = (torch.zeros(samples, 64),)
+    with torch.no_grad():
+        for _ in range(calls):
+            logits, *states = model(torch.randn(samples, 16), states)  # type: ignore[assignment]
+            assert {it.dtype for it in (logits, *states)} == {torch.float32}
+
+
 def main(how: str, calls: int, samples: int = 8) -> None:
+    if how == "with-states":
+        return answer_in_turn(calls, samples)
     model = Net().eval()
     seen = 0.0
     with contextlib.nullcontext() if how == "with-gradients" else torch.no_grad():

@@ -83,11 +83,12 @@ def test_levers_hold_for_the_call_alone(tmp_path: Path) -> None:
     assert isinstance(refused.ending, Crashed) and "AssertionError" in refused.ending.error
 
 
-def test_a_script_gets_the_outputs_of_16_bit_weights_in_the_format_it_expects(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["no-grad", "with-states"])
+def test_a_script_gets_the_outputs_of_16_bit_weights_in_the_format_it_expects(how: str, tmp_path: Path) -> None:
     capture = (CaptureOutputs(),)
-    plain = launched(tmp_path, "no-grad", "40", steps=32, instruments=capture)
+    plain = launched(tmp_path, how, "40", steps=32, instruments=capture)
     weights = Setting(lever="half-weights", values=(("dtype", "bfloat16"),))
-    half = launched(tmp_path, "no-grad", "40", lever=weights, steps=32, instruments=capture)
+    half = launched(tmp_path, how, "40", lever=weights, steps=32, instruments=capture)
     assert isinstance(half.ending, (Stopped, Completed)), half.ending
     found = compared_outputs(outputs_of(plain.outputs_path), outputs_of(half.outputs_path))
     assert not isinstance(found, str) and 1e-5 < found[0].worst_relative_error < 0.05

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.situations import device_kind, make_setting, native_dtypes, without_model
-from hotlap.levers.support.structures import in_float32
+from hotlap.levers.support.structures import in_format
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
@@ -94,14 +94,14 @@ def install(hooks: Hooks, setting: Setting) -> None:
     def convert_model(model: Any) -> None:
         model.to(dtype)
 
-    def convert(value: Any) -> Any:
-        return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-
     def convert_inputs(
         model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return tuple(map(convert, args)), {name: convert(it) for name, it in kwargs.items()}
+        given: tuple[tuple[Any, ...], dict[str, Any]] = in_format(
+            (args, kwargs), lambda it: it.to(dtype) if it.is_floating_point() else it
+        )
+        return given
 
     hooks.model_found.append(convert_model)
     hooks.before_forward.append(convert_inputs)
-    hooks.output_to_script.append(partial(in_float32, dtype=dtype))
+    hooks.output_to_script.append(partial(in_format, convert=lambda it: it.float() if it.dtype == dtype else it))

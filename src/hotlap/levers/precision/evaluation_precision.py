@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.situations import device_kind, make_setting, native_dtypes, without_model
-from hotlap.levers.support.structures import in_float32
+from hotlap.levers.support.structures import in_format
 from hotlap.records import (
     EVALUATION_SECONDS,
     NoSourceForm,
@@ -113,6 +113,6 @@ def install(hooks: Hooks, setting: Setting) -> None:
             return forward()
         with torch.autocast(kind, dtype=dtype):
             output = forward()
-        return in_float32(output, dtype)
+        return in_format(output, lambda it: it.float() if it.dtype == dtype else it)
 
     hooks.around_evaluation.append(around_evaluation)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 MAXIMUM_DEPTH = 8
@@ -62,9 +63,10 @@ def rebuilt(example: Any, tensors: Iterator[Any], depth: int = 0) -> Any:
     return example
 
 
-def in_float32(output: Any, dtype: Any) -> Any:
-    """The same output with its tensors of that type, one of 16 bits, in float32."""
-    found = [it for _, it in named_tensors(output)]
-    if all(it.dtype != dtype for it in found):
-        return output
-    return rebuilt(output, iter([it.float() if it.dtype == dtype else it for it in found]))
+def in_format(structure: Any, convert: Callable[[Any], Any]) -> Any:
+    """The same structure around converted tensors; itself where none changes."""
+    found = [it for _, it in named_tensors(structure)]
+    converted = [convert(it) for it in found]
+    if all(map(operator.is_, found, converted)):
+        return structure
+    return rebuilt(structure, iter(converted))
