@@ -32,11 +32,12 @@ class Row:
         """That of the temporary area has a short name, as the paths of sockets are bounded."""
         return self.top / area / (str(self.number) if area == TEMPORARY else self.operation.name.replace("/", "|"))
 
-    def as_job(self) -> dict[str, str]:
+    def as_job(self) -> dict[str, str | float]:
         """The job of ``inside.py``."""
         return {
             "name": self.operation.name,
             "code": self.operation.code,
+            "longest_seconds": self.operation.longest_seconds,
             "group": self.operation.group,
             "folder": str(self.folder("project")),
             "HOME": str(self.folder("home")),

@@ -25,7 +25,8 @@ class Operation:
     (``differs``). ``fence``: also a change of what the kernel cannot deny (``gap``). ``none``: the same result, another
     one or an error (``differs``), or a change of the user's files (``harms``).
 
-    Rows of one ``group`` share a launch. Those of ``plain`` run in a fork each.
+    Rows of one ``group`` share a launch. Those of ``plain`` run in a fork each, which is killed after
+    ``longest_seconds``.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Operation:
     setup: str = ""
     group: Group = "plain"
     topic: str = ""
+    longest_seconds: float = 30.0
 
     def missing(self) -> str | None:
         """The first package or program that it needs and that is not installed here; None if all are."""
