@@ -167,7 +167,7 @@ class ModelFacts(Record, frozen=True, kw_only=True):
     ``shapes_vary`` says that one call had others than another (None: not observed, by an earlier version).
     ``outputs_by_sample`` says that each tensor of its outputs had one entry for each sample of its inputs, and
     ``forward_of_torch`` that its own class defines no forward, as that of an ``nn.Sequential``;
-    ``compile_of_its_own`` that it defines another ``compile()`` than that of ``nn.Module``. ``trains`` says that some
+    ``compile_of_its_own`` that its ``compile()`` is not that of ``nn.Module``. ``trains`` says that some
     of its modules compute as in training: dropout, or normalisation by the batch. ``repeated`` are its repeated modules
     that can share compiled code.
     """

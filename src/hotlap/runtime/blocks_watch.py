@@ -93,7 +93,7 @@ def has_forward_of_torch(module: Any) -> bool:
 
 
 def has_compile_of_its_own(module: Any) -> bool:
-    """Whether ``module.compile()`` is another method than that of ``nn.Module``, as it is of a model of Keras."""
+    """Whether ``module.compile()`` is not torch's: that of Keras takes a loss and an optimizer."""
     return not str(type(module).compile.__module__).startswith("torch.")
 
 

@@ -128,9 +128,9 @@ class Hooks:
     call_ended: list[Callable[[], None]] = field(default_factory=list)
     # One call of several that are a unit of work together is over.
     part_ended: list[Callable[[], None]] = field(default_factory=list)
-    # A call in a script of the user's is over, and the script goes on: what holds for the model alone ends, and outputs
-    # get the format that the script expects.
+    # A call in a script of the user's is over, and the script goes on: what holds for the model alone ends.
     back_to_script: list[Callable[[], None]] = field(default_factory=list)
+    # What such a call returned, in the format that the script expects.
     output_to_script: list[Callable[[Any], Any]] = field(default_factory=list)
     # What such calls run under: contexts that are entered once, before the first call, within ``torch.no_grad()``.
     around_calls: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)

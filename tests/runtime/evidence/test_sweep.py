@@ -148,7 +148,7 @@ def test_a_script_that_ends_by_itself_is_not_held_up(launch: Any) -> None:
 
 
 def test_a_setting_whose_workers_fail_has_no_rate_and_the_others_have(launch: Any) -> None:
-    """A file that was opened before workers were forked is nothing they can read; what they raise is any error."""
+    """Workers cannot read a file that was opened before they were forked, and libraries raise a KeyError then."""
     script = """
     class Opened(TensorDataset):
         def __getitem__(self, index):

@@ -10,7 +10,7 @@ to be read. Unlike autocast, it needs no conversions at each call.
 
 ## What it costs
 About three decimal digits are left. Sums over many elements, normalizations and softmax lose more than under autocast.
-Outputs are in bfloat16; a script gets them in float32, which it may go on with in NumPy or in another model.
+Outputs are in bfloat16. A script gets them in float32: NumPy, and a model that comes after this one, take no others.
 
 ## Before
     output = model(inputs)
@@ -81,9 +81,11 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """No source is edited: of a function that makes the model the calls are hotlap's own."""
-    way = f"Convert the model and its floating inputs with `.to(torch.{dict(setting.values)['dtype']})`"
-    return (NoSourceForm(reason=f"{way}, and its outputs with `.float()`." if facts.calls_in_script else f"{way}."),)
+    """Said in words: a function's model is called by hotlap itself, and a script's calls are not edited yet."""
+    outputs = ", and its outputs with `.float()`" if facts.calls_in_script else ""
+    dtype = dict(setting.values)["dtype"]
+    reason = f"Convert the model and its floating inputs with `.to(torch.{dtype})`{outputs}."
+    return (NoSourceForm(reason=reason),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

@@ -40,7 +40,7 @@ shows_gain = True
 goes_into_source = True
 
 _WORTH_NAMING = 1.05
-"""What a lever must show in one replicate, which has no interval, to be named next to a verified plan."""
+"""What a lever must show in one replicate, which has no interval, to be named though it is not proved."""
 _SEEN_SHOWN = 3
 _USUAL_BUDGET_SECONDS = 300.0
 
