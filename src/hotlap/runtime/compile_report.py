@@ -127,11 +127,12 @@ def _guard(reason: str) -> str:
     return (guard if colon and identifier.replace("/", "").isdigit() else first)[:LONGEST_REASON]
 
 
-def anything_compiled(torch: Any, root: Any) -> bool:
-    """Whether the script has compiled anything so far, or one of the model's modules will be."""
+def anything_compiled(torch: Any, *roots: Any) -> bool:
+    """Whether the script has compiled anything so far, or one of these models' modules will be."""
     if collect(torch).graphs:
         return True
-    return any(hasattr(it, "_orig_mod") or getattr(it, "_compiled_call_impl", None) for it in root.modules())
+    modules = (module for root in roots for module in root.modules())
+    return any(hasattr(it, "_orig_mod") or getattr(it, "_compiled_call_impl", None) for it in modules)
 
 
 def is_compiled(module: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hotlap.runtime import compile_report
+from hotlap.runtime.compile_report import anything_compiled
 from hotlap.runtime.roots import Roots
 
 if TYPE_CHECKING:
@@ -36,6 +36,4 @@ class FlopsWatch:
             self._counter.__enter__()  # type: ignore[no-untyped-call]
 
     def _compiles(self) -> bool:
-        if compile_report.collect(self._torch).graphs:
-            return True
-        return any(compile_report.anything_compiled(self._torch, it) for it in self._roots.all())
+        return anything_compiled(self._torch, *self._roots.all())

@@ -47,7 +47,7 @@ With `blocks=true`:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.blocks import same_blocks
@@ -149,18 +149,22 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     arguments += ["dynamic=True"] if values.get("dynamic") else []
     if values.get("blocks"):
         return _rewrite_blocks(facts, arguments)
-    forms = {(it.forward_of_torch, it.compile_of_its_own) for it in facts.models}
+    forms = {_Form(it.forward_of_torch, it.compile_of_its_own) for it in facts.models}
     if len(forms) > 1:
         reason = "The models are compiled by different calls, and it is unknown which variable holds which model."
         return (NoSourceForm(reason=reason),)
-    (form,) = forms or {_USUAL}
+    (form,) = forms or {_Form()}
     code, needs = _compile_call("_", arguments, form)
     freezing = _FREEZING if values.get("freezing") else ()
     return (*freezing, ModelStatement(code=code, needs=needs))
 
 
-_USUAL = (False, False)
-"""Neither the module's forward is torch's own, nor its ``compile()`` another than torch's."""
+class _Form(NamedTuple):
+    """How a module is compiled: whether its forward is torch's own, and whether its ``compile()`` is not torch's."""
+
+    forward_of_torch: bool = False
+    compile_of_its_own: bool = False
+
 
 _FREEZING = (TopStatement(code="torch._inductor.config.freezing = True", needs=("torch._inductor",)),)
 """What the environment variable sets (torch 2.6 to 2.13)."""
@@ -176,18 +180,17 @@ def _rewrite_blocks(facts: ScriptFacts, arguments: list[str]) -> tuple[SourceCha
             return (NoSourceForm(reason="The blocks have no name that Python source could use."),)
         if blocks.place.startswith(".module"):
             return (NoSourceForm(reason="The model is wrapped, and which variable holds the model itself is unknown."),)
-        call, needs = _compile_call("repeated", arguments, (blocks.forward_of_torch, False))
+        call, needs = _compile_call("repeated", arguments, _Form(blocks.forward_of_torch))
         changes.append(ModelStatement(code=f"for repeated in _{blocks.place}:\n    {call}", needs=needs))
     return tuple(changes)
 
 
-def _compile_call(name: str, arguments: list[str], form: tuple[bool, bool]) -> tuple[str, tuple[str, ...]]:
+def _compile_call(name: str, arguments: list[str], form: _Form) -> tuple[str, tuple[str, ...]]:
     """The statement that compiles the module of that name, and the names that it needs."""
-    forward_of_torch, compile_of_its_own = form
-    if forward_of_torch:
+    if form.forward_of_torch:
         given = ", ".join([f"{name}.forward", *arguments])
         return f"{name}.forward = torch.compile({given})", ("torch.compile",)
-    if compile_of_its_own:
+    if form.compile_of_its_own:
         return f"torch.nn.Module.compile({', '.join([name, *arguments])})", ("torch.nn",)
     return f"{name}.compile({', '.join(arguments)})", ()
 

@@ -308,9 +308,9 @@ def _has_already(model: Model, change: ModelStatement) -> bool:
 def _compiles(call: ast.Call, name: str, by_its_method: bool) -> bool:
     """Whether the call compiles the model of that name. Where its ``compile()`` is another method than torch's, a call
     of that does not."""
-    receiver, _, function = ast.unparse(call.func).rpartition(".")
-    if function != "compile":
+    if last_part(call.func) != "compile":
         return False
+    receiver = ast.unparse(call.func).rpartition(".")[0]
     given = {ast.unparse(it) for it in call.args}
     by_torch = receiver.rpartition(".")[2] in ("torch", "Module")
     return (by_its_method and receiver == name) or (by_torch and not given.isdisjoint({name, f"{name}.forward"}))
