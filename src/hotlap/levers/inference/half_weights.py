@@ -10,7 +10,7 @@ to be read. Unlike autocast, it needs no conversions at each call.
 
 ## What it costs
 About three decimal digits are left. Sums over many elements, normalizations and softmax lose more than under autocast.
-Outputs are in bfloat16. A script gets them in float32: NumPy, and a model that comes after this one, take no others.
+Outputs are in bfloat16. A script gets them in float32, since NumPy and layers in float32 do not take bfloat16.
 
 ## Before
     output = model(inputs)

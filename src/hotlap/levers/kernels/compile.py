@@ -32,7 +32,8 @@ lists each such place with its reason. Dropout draws other random numbers. On CP
 
 If the model's class is torch's own, such as `nn.Sequential`, its forward is compiled instead: `model.forward =
 torch.compile(model.forward)`. Its `compile()` begins in a frame of torch, which TorchDynamo skips, and compiles
-nothing.
+nothing. A class with a `compile()` of its own, as models of Keras have, is compiled by torch's:
+`torch.nn.Module.compile(model)`.
 
 With `blocks=true`:
 
