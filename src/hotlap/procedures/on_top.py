@@ -18,6 +18,7 @@ from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Trials
 from hotlap.procedures.budget import RESERVE_MARGIN
 from hotlap.procedures.compose import Composition, one_for_each_cause, split
+from hotlap.procedures.joining import with_kept_memory
 from hotlap.procedures.parts import Part, beyond_noise, may_gain, plan_of
 from hotlap.procedures.prospects import Prospect
 from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, screen
@@ -42,6 +43,7 @@ def with_the_best_on_top(
     """
     if not any(it.comparison is not None for it in found.parts):
         return found
+    found = with_kept_memory(trials, prover, found, prospects, noise)
     promising = _promising(trials, draft, found, prospects, noise)
     is_limited = bool(trials.options.goal.objective.limits)
     likely = [it for it in promising if not is_limited and _is_likely(draft, prover, it)]

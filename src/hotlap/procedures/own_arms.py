@@ -42,10 +42,11 @@ def arms_that_fit(trials: Trials, parts: Sequence[Part]) -> list[str] | None:
 
 def _is_wanted(trials: Trials, part: Part) -> bool:
     """Whether its gain next to the others is unknown, and worth starting it for: where that takes long, a first
-    measurement showed it beyond noise, and only a budget says that there is time for more."""
+    measurement must have shown it beyond noise, and only a budget says that there is time for more."""
     if part.comparison is not None:
         return False
-    return not trials.starts_slowly or (trials.options.budget_seconds is not None and not _is_clear(part))
+    has_time = trials.options.budget_seconds is not None
+    return not trials.starts_slowly or (has_time and not part.joined and not _is_clear(part))
 
 
 def _is_clear(part: Part) -> bool:

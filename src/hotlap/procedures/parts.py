@@ -17,10 +17,12 @@ CLEAR = 1.15
 @dataclass(frozen=True, slots=True)
 class Part:
     """A lever of the plan: its settings, the chosen one first, and that one's gain next to the others within one launch
-    (None if it needs a process of its own)."""
+    (None if it needs a process of its own). It has ``joined`` the plan of others if no first measurement shows a gain
+    beyond noise."""
 
     choices: tuple[Screened, ...]
     comparison: Comparison | None = None
+    joined: bool = False
 
     @property
     def setting(self) -> Setting:

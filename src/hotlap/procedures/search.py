@@ -47,6 +47,7 @@ from hotlap.procedures.budget import (
 )
 from hotlap.procedures.compose import compose, faster_together, split, switched_promise_more
 from hotlap.procedures.forecast import as_allowed, forecast, search_forecast, settling_forecast, stages
+from hotlap.procedures.joining import with_small_gains
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.on_top import with_the_best_on_top
 from hotlap.procedures.parts import plan_of
@@ -277,6 +278,7 @@ class Search(Ladder):
             self._situation = self._baseline_situation
             return found.left
         found = with_the_best_on_top(self._trials, self._draft, self._prover, found, prospects, noise)
+        found = with_small_gains(self._trials, self._prover, found, prospects)
         self._trials.reserve_seconds = 0.0  # the verification follows, for which it was reserved
         rest = settling_forecast(self._trials, self._prover, found.parts)
         if rest.launches:

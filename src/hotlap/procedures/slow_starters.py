@@ -17,6 +17,7 @@ from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Trials
 from hotlap.procedures.budget import RESERVE_MARGIN, least_reserve_for_first_answer
 from hotlap.procedures.compose import Composition, split, switched_on_top
+from hotlap.procedures.joining import with_kept_memory
 from hotlap.procedures.parts import CLEAR, plan_of
 from hotlap.procedures.prospects import Prospect
 from hotlap.procedures.screen import Screened
@@ -45,6 +46,7 @@ def with_a_slow_one(
     proof, where its results are good at first sight, and the verification still fit after that. That launch leaves time
     for one with the levers of the ``prospects`` that need a process of their own.
     """
+    found = with_kept_memory(trials, prover, found, prospects, noise)
     switched, launched = split(waiting)[0], [it for it in split(prospects)[1] if it.lever.name in found.left]
     if not switched or math.prod(it.gain or 1.0 for it in found.parts) >= CLEAR:
         return found

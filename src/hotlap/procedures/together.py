@@ -87,7 +87,7 @@ class Together:
             if spare and (proved is None or len(proved[0]) < len(parts)):
                 parts, spare = [*(proved[0] if proved is not None else ()), *spare], ()
                 proved = self._prove(parts)
-            if proved is None or not proved[0]:
+            if proved is None or not (proved[0] and self._is_worth_launches(proved[0])):
                 break
             parts, quality = proved
             without = arms_that_fit(self._trials, parts)
@@ -215,6 +215,11 @@ class Together:
 
     # -- fresh launches -----------------------------------------------------------------------
 
+    def _is_worth_launches(self, parts: Sequence[Part]) -> bool:
+        """Whether a first measurement shows that some of them gain: those that joined others are not worth it alone,
+        unless they are what is left of a plan that was measured."""
+        return self._compared or not all(it.joined for it in parts)
+
     @property
     def _fewest_rounds(self) -> int:
         return min(self._trials.rounds, FEWEST_ROUNDS)
@@ -227,14 +232,21 @@ class Together:
         is_better = judge(self._trials.options.objective, found.comparison).verdict == "better"
         if not is_better or not self._is_acceptable(quality):
             return None
-        idle = [it for it in _held_to_family(found.parts).values() if it.speed.verdict != "faster"]
+        idle = [it for it in _held_to_family(found.parts).values() if not self._may_stay(it)]
         if not idle:
             return None
         worst = min(idle, key=lambda it: it.speed.speedup.value)
         rest = worst.baseline
         if not self._trials.fits(verification_cost(self._trials, self._prover, rest, self._fewest_rounds)):
             return None
-        return next(it for it in worst.candidate.settings if it not in rest.settings)
+        return _added_in(worst)
+
+    def _may_stay(self, own: Comparison) -> bool:
+        """Whether launches with and without a lever show that it adds to the others. An exact one, which costs no
+        proof, may stay if it looks faster: to verify the plan without it takes as long again."""
+        looks_faster = own.speed.speedup.value >= 1 + self._trials.options.delta
+        is_exact = self._prover.proof_for(_added_in(own)) == "exact"
+        return own.speed.verdict == "faster" or (is_exact and looks_faster)
 
     # -- verdicts -----------------------------------------------------------------------------
 
@@ -294,6 +306,11 @@ def _is_hidden(quality: Quality | Failure) -> bool:
     return not isinstance(quality, Failure) and quality.verdict == "not-verified"
 
 
+def _added_in(own: Comparison) -> Setting:
+    """The setting that the candidate has more than the plan it is compared with."""
+    return next(it for it in own.candidate.settings if it not in own.baseline.settings)
+
+
 def _others(parts: Sequence[Part], part: Part) -> tuple[str, ...]:
     return tuple(it.lever for it in parts if it is not part)
 
@@ -335,6 +352,8 @@ def _where_from(part: Part, own: Comparison | None, others: tuple[str, ...]) -> 
     if own is None and part.gain is not None:
         first = f"its own share was seen in a first measurement only (one replicate, no interval): {part.gain:.2f}x"
         return f"Verified together with {names}; {first}."
+    if own is None and part.joined:
+        return f"Verified together with {names}, which were measured with it; what it gives by itself was not measured."
     if own is None:
         return f"Verified together with {names}; what it gives by itself was not measured."
     if own.within_launch and own.speed.verdict != "faster":

@@ -20,6 +20,9 @@ HOOKS_DIRECTORY = PACKAGE_PARENT / "hotlap" / "runtime" / "site"
 
 INFERENCE_PROGRAM = "hotlap.runtime.inference"
 
+KEPT_WHILE_SWITCHING = "keep-freed-memory"
+"""The lever that a process which switches levers has besides."""
+
 # Variables that an outer hotlap may have set for its own children.
 _OURS = (
     "HOTLAP_ASSIGNMENT",
@@ -30,7 +33,6 @@ _OURS = (
     "HOTLAP_HANDSHAKE",
     "HOTLAP_PROTECTION",
 )
-_KEEPING = "keep-freed-memory"
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _LARGEST_HASH_SEED = 4294967295
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
@@ -75,7 +77,7 @@ def _keeping_memory(environment: Mapping[str, str]) -> dict[str, str]:
     Configurations of one process share its heap: how much memory the system must provide again in a step of one depends
     on what the others freed, which is no property of any of them.
     """
-    tuned = find(_KEEPING).environment(Setting(lever=_KEEPING))
+    tuned = find(KEPT_WHILE_SWITCHING).environment(Setting(lever=KEPT_WHILE_SWITCHING))
     preloaded = environment.get("LD_PRELOAD", "")
     if any(it in preloaded for it in PRELOADED) or any(it in environment for it in tuned):
         return dict(environment)
