@@ -11,7 +11,7 @@ from statistics import fmean
 from bench.aa.placebos import Placebo
 from bench.aa.placebos import settings as placebo_settings
 from bench.aa.procedure import UNUSED, Tally
-from bench.aa.searches import FEW_SWITCHABLE, GAIN, LAUNCHED, PROCEDURES, SCRIPTS, SWITCHABLE, Searches
+from bench.aa.searches import FEW_SWITCHABLE, GAIN, LAUNCHED, PROCEDURES, SCRIPTS, SWITCHABLE, VARIABLES, Searches
 from bench.report import table
 
 PROMISED = 0.05
@@ -132,19 +132,22 @@ def searches_text(searches: Sequence[Searches]) -> str:
     rows = []
     for it in nothing:
         other = helped.get((it.scenario, it.procedure))
-        found, alarms = ("", "") if other is None else (_of(other.found, other), str(other.alarms))
-        rows.append([it.scenario, it.procedure, _of(it.plans, it), f"{it.launches:.0f}", found, alarms])
-    header = ("scenario", "first measurements", "ended with a plan", "launches", f"found {GAIN:.2f}x", "and another")
+        of_others = ("",) * 3 if other is None else (_of(other.found, other), str(other.alarms), str(other.variables))
+        rows.append([it.scenario, it.procedure, _of(it.plans, it), f"{it.launches:.0f}", *of_others])
+    found_it = f"found {GAIN:.2f}x"
+    header = ("scenario", "first measurements", "ended with a plan", "launches", found_it, "and another", "a variable")
+    not_switched = len(LAUNCHED) + len(VARIABLES)
     lines = [
         f"The search of `hotlap tune` through the fake executor of the tests, on {len(SCRIPTS)} scripts in turns, with",
-        f"{len(SWITCHABLE) + len(LAUNCHED)} levers none of which changes the time of a step: every plan is a false",
+        f"{len(SWITCHABLE) + not_switched} levers none of which changes the time of a step: every plan is a false",
         f"alarm. *{PROCEDURES[0].capitalize()}*: {len(SWITCHABLE)} of the levers can be switched while a script",
-        f"trains. *{PROCEDURES[1].capitalize()}*: {len(FEW_SWITCHABLE)} can, of {len(FEW_SWITCHABLE) + len(LAUNCHED)}",
+        f"trains. *{PROCEDURES[1].capitalize()}*: {len(FEW_SWITCHABLE)} can, of {len(FEW_SWITCHABLE) + not_switched}",
         f"levers, so that their first launch has all combinations of them. *{PROCEDURES[3].capitalize()}*: the time",
-        "suffices for one plan; levers that only look faster are then verified together. The last two columns are of",
+        "suffices for one plan; levers that only look faster are then verified together. The last three columns are of",
         "other searches, in which one lever makes steps",
-        f"{GAIN:.2f} times as fast: how many plans have it, and how many have another lever as well. Intervals are",
-        "exact (Clopper and Pearson), at 95 %.",
+        f"{GAIN:.2f} times as fast: how many plans have it, how many have another lever without an effect as well, and",
+        f"how many an exact variable without an effect ({' or '.join(VARIABLES)}), which may join a plan on less",
+        "evidence. Intervals are exact (Clopper and Pearson), at 95 %.",
         "",
         table(header, rows),
         "",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -25,6 +25,7 @@ from hotlap.levers.support.switching import Switch
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
 from hotlap.records import LaunchRequest, Replicate, Run, Setting, Study, TurnRequest
+from hotlap.trial.command import KEPT_WHILE_SWITCHING
 
 _TESTS = Path(__file__).parents[2] / "tests"
 sys.path[:0] = [str(_TESTS), str(_TESTS / "procedures")]
@@ -36,7 +37,9 @@ GAIN = 1.10
 HELPS = "precision"
 SWITCHABLE = ("precision", "optimizer", "layout", "compile", "threads", "matmul")
 FEW_SWITCHABLE = SWITCHABLE[:3]
-LAUNCHED = ("loader", "pages")
+LAUNCHED = ("loader",)
+VARIABLES = (KEPT_WHILE_SWITCHING, "pages")
+"""Exact levers that are set before the process starts, the first of which a process has that switches."""
 
 SCRIPTS: Mapping[str, FakeScript] = {
     "computation": FakeScript(),
@@ -59,7 +62,8 @@ class Searches(msgspec.Struct, kw_only=True, frozen=True):
     """What many searches of one scenario ended with.
 
     ``gain`` is the true gain of one of the levers (1: none helps), ``plans`` how many ended with a plan, ``found`` how
-    many plans have that lever, and ``alarms`` how many have one without an effect. ``launches`` is the mean.
+    many plans have that lever, ``alarms`` how many have another one, without an effect, that is no variable, and
+    ``variables`` how many have a variable without an effect. ``launches`` is the mean.
     """
 
     scenario: str
@@ -70,6 +74,7 @@ class Searches(msgspec.Struct, kw_only=True, frozen=True):
     found: int
     alarms: int
     launches: float
+    variables: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ class Cell:
         """Run the searches. One takes about a tenth of a second."""
         ended = [self._search(number) for number in range(self.studies)]
         names = [{it.lever for it in study.plan.settings} for study, _ in ended]
+        useless = [it - ({HELPS} if self.gain != 1 else set()) for it in names]
         return Searches(
             scenario=self.scenario.name,
             procedure=self.procedure,
@@ -99,8 +105,9 @@ class Cell:
             studies=self.studies,
             plans=sum(map(bool, names)),
             found=sum(HELPS in it for it in names) if self.gain != 1 else 0,
-            alarms=sum(bool(it - ({HELPS} if self.gain != 1 else set())) for it in names),
+            alarms=sum(bool(it - set(VARIABLES)) for it in useless),
             launches=sum(launches for _, launches in ended) / self.studies,
+            variables=sum(bool(it & set(VARIABLES)) for it in useless),
         )
 
     def _search(self, number: int) -> tuple[Study, int]:
@@ -134,12 +141,18 @@ def levers_of(procedure: Procedure) -> Mapping[str, Lever]:
     switched = [lever(it, addresses=(it,)) for it in names]
     if procedure != "launches alone":
         switched = [replace(it, switch=_never) for it in switched]
-    return named(*switched, *(lever(it, proof="exact", addresses=(it,)) for it in LAUNCHED))
+    launched = [lever(it, proof="exact", addresses=(it,)) for it in (*LAUNCHED, *VARIABLES)]
+    return named(*switched, *(replace(it, environment=_variable(it.name)) for it in launched))
 
 
 def short_budget(script: FakeScript) -> float:
     """Seconds that suffice for one plan to be verified, and for little else."""
     return 150.0 + 30.0 * script.startup_seconds
+
+
+def _variable(name: str) -> Callable[[Setting], dict[str, str]]:
+    """What a lever sets before the process starts: of those that are variables, one of that name."""
+    return lambda setting: {name: "1"} if name in VARIABLES else {}
 
 
 def _never(hooks: object, setting: Setting) -> Switch:

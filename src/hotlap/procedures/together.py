@@ -353,7 +353,9 @@ def _where_from(part: Part, own: Comparison | None, others: tuple[str, ...]) -> 
         first = f"its own share was seen in a first measurement only (one replicate, no interval): {part.gain:.2f}x"
         return f"Verified together with {names}; {first}."
     if own is None and part.joined:
-        return f"Verified together with {names}, which were measured with it; what it gives by itself was not measured."
+        were = "were" if len(others) > 1 else "was"
+        what = f"{names}, which {were} measured with it"
+        return f"Verified together with {what}; what it gives by itself was not measured."
     if own is None:
         return f"Verified together with {names}; what it gives by itself was not measured."
     if own.within_launch and own.speed.verdict != "faster":

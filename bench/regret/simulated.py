@@ -1,0 +1,193 @@
+"""``python -m bench.regret.simulated --out docs/benchmarks/regret-simulated``: what hundreds of searches leave behind.
+
+A search in real launches is one draw: noise decides which levers of a few per cent it finds. Here the real search runs
+through the fake executor of the tests, on scripts of which the best plan is known (:mod:`bench.regret.scripts`), with
+noise as :mod:`bench.aa.noise` draws it. A search takes about a tenth of a second, and its clock counts the seconds that
+real children would have taken. It shows what a rule of the search is worth before real launches confirm it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from multiprocessing import Pool
+from pathlib import Path
+from statistics import fmean
+from unittest.mock import patch
+
+import msgspec
+
+from bench.aa.noise import Scenario
+from bench.aa.searches import WORKLOAD, Disturbed
+from bench.pieces import UNFINISHED, TimeIsUp, add_options, check_time, piece, until_of
+from bench.regret.report import WANTED
+from bench.regret.scripts import CASES, KEPT_MEMORY
+from bench.report import command_line, table, write
+from hotlap import plan as plans_of
+from hotlap.experiment.options import Options
+from hotlap.procedures.search import tune
+from hotlap.records import Assignment, Plan, Replicate, TurnRequest
+
+from fake_findings import rules_of  # isort: skip  # below the tests that bench.aa.searches puts on the path
+
+MACHINES = {
+    "shared": Scenario(name="shared", launch=0.015, block=0.025),
+    "busy": Scenario(name="busy", launch=0.02, block=0.045, drift=0.05, spikes=0.08),
+}
+"""Two cores as the benchmarks of this project had them, at better and at worse hours."""
+
+BUDGETS = (4.0, 7.0, 16.0)
+PLANS_SHOWN = 4
+
+
+class Searches(msgspec.Struct, kw_only=True, frozen=True):
+    """Searches of one script, on one machine, with one budget: of each found / best, and its plan. ``nothing`` is what
+    the unmodified script has of the best plan's speed, ``launches`` and ``seconds`` are means."""
+
+    script: str
+    machine: str
+    minutes: float
+    nothing: float
+    found: tuple[float, ...]
+    plans: tuple[str, ...]
+    launches: float
+    seconds: float
+
+
+class Switching(Disturbed):
+    """A process that switches levers keeps the memory that it freed, as a real one does."""
+
+    def take_turns(self, request: TurnRequest) -> Replicate:
+        if not request.one_launch:
+            return super().take_turns(request)
+        arms = tuple(map(_keeping_memory, request.arms))
+        turns = super().take_turns(msgspec.structs.replace(request, arms=arms))
+        asked = [it.plan for it in request.arms]
+        runs = tuple(msgspec.structs.replace(run, plan=it) for run, it in zip(turns.runs, asked, strict=True))
+        return msgspec.structs.replace(turns, runs=runs)
+
+
+def _keeping_memory(arm: Assignment) -> Assignment:
+    plan = arm.plan if KEPT_MEMORY in arm.plan.settings else plans_of.with_setting(arm.plan, KEPT_MEMORY)
+    return msgspec.structs.replace(arm, plan=plan)
+
+
+def searched(name: str, machine: str, minutes: float, seed: int) -> tuple[Plan, int, float]:
+    """The plan of one search, its launches, and its seconds."""
+    case = CASES[name]
+    executor = Switching(case.script, MACHINES[machine], seed=seed)
+    options = Options(budget_seconds=60 * minutes, seed=0)
+    with patch.object(sys.modules["hotlap.diagnose.rank"], "all_rules", lambda: rules_of(*case.costs)):
+        study = tune(WORKLOAD, options, executor, levers=case.levers(), clock=executor.clock)
+    return study.plan, executor.launches, executor.seconds
+
+
+def searches_of(name: str, machine: str, minutes: float, count: int, seed: int, until: float | None) -> Searches:
+    """So many searches with different noise, on all cores."""
+    check_time(until)
+    script, best = CASES[name].script, CASES[name].best()
+    with Pool(os.cpu_count()) as pool:
+        ended = pool.map(partial(searched, name, machine, minutes), range(seed, seed + count))
+    return Searches(
+        script=name,
+        machine=machine,
+        minutes=minutes,
+        nothing=script.step_seconds(best) / script.step_seconds(Plan()),
+        found=tuple(script.step_seconds(best) / script.step_seconds(plan) for plan, _, _ in ended),
+        plans=tuple(", ".join(sorted(it.lever for it in plan.settings)) or "nothing" for plan, _, _ in ended),
+        launches=fmean(launches for _, launches, _ in ended),
+        seconds=fmean(seconds for _, _, seconds in ended),
+    )
+
+
+def markdown(cells: Sequence[Searches]) -> str:
+    """The table, and the plans that were found most often."""
+    header = [
+        "script",
+        "machine",
+        "budget",
+        "searches",
+        "found / best",
+        f"at least {WANTED}",
+        "no plan",
+        "launches",
+        "took",
+    ]
+    rows = [
+        [
+            it.script,
+            it.machine,
+            f"{it.minutes:g} min",
+            str(len(it.found)),
+            f"{fmean(it.found):.3f}",
+            f"{sum(one >= WANTED for one in it.found)}",
+            f"{sum(one == 'nothing' for one in it.plans)}",
+            f"{it.launches:.0f}",
+            f"{it.seconds / 60:.1f} min",
+        ]
+        for it in cells
+    ]
+    lines = [
+        "The search of `hotlap tune` through the fake executor of the tests. No time here is one of a real machine:",
+        "the scripts have levers with effects like those that were measured with the examples, and noise like that of",
+        "two shared cores, at better and at worse hours. Since their true times are known, so is the best plan.",
+        "Found / best is the mean over searches; a search that ends without a plan has what the unmodified script has",
+        "of the best plan's speed. Up to one in twenty does, because two copies of the unmodified script differ by",
+        "chance.",
+        "",
+        table(header, rows),
+    ]
+    for it in cells:
+        often = Counter(it.plans).most_common(PLANS_SHOWN)
+        words = "; ".join(f"{plan} ({count})" for plan, count in often)
+        lines += ["", f"- {it.script}, {it.machine}, {it.minutes:g} min (unmodified: {it.nothing:.3f}): {words}."]
+    return "\n".join(lines)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.regret.simulated", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
+    parser.add_argument("--scripts", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--machines", nargs="+", choices=list(MACHINES), default=list(MACHINES))
+    parser.add_argument("--budgets", type=float, nargs="+", default=list(BUDGETS), help="minutes for each search")
+    parser.add_argument("--searches", type=int, default=200, help="searches of each script, machine and budget")
+    parser.add_argument("--seed", type=int, default=0)
+    add_options(parser)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run all cells; the page is written after each, so that a cut loses nothing."""
+    options = parse(arguments)
+    until = until_of(options)
+    cells: list[Searches] = []
+    for name in options.scripts:
+        for machine in options.machines:
+            for minutes in options.budgets:
+                words = (name, machine, minutes, options.searches, options.seed)
+                try:
+                    run = partial(searches_of, *words, until)
+                    cells.append(piece(options.pieces, "-".join(map(str, words)), Searches, run))
+                except TimeIsUp:
+                    return UNFINISHED
+                _write(options.out, cells)
+    return 0
+
+
+def _write(out: Path, cells: Sequence[Searches]) -> None:
+    write(
+        out,
+        title="Regret of simulated searches",
+        command=command_line("bench.regret.simulated"),
+        text=markdown(cells),
+        data={"cells": msgspec.to_builtins(tuple(cells))},
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
