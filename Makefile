@@ -78,6 +78,7 @@ bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to 
 	$(RUN) -m bench.aa --out docs/benchmarks/aa --pieces build/aa
 	for example in bert gpt lstm resnet; do \
 	    $(RUN) -m bench.regret --out docs/benchmarks/regret/$$example --examples $$example --pieces build/regret || exit 1; done
+	$(RUN) -m bench.regret.simulated --out docs/benchmarks/regret-simulated --pieces build/regret-simulated
 	$(RUN) -m bench.crossover --out docs/benchmarks/crossover --pieces build/crossover
 	$(RUN) -m bench.turns --out docs/benchmarks/turns --pieces build/turns
 	$(RUN) -m bench.search_cost --out docs/benchmarks/search-cost --examples bert,gpt,lstm,resnet \

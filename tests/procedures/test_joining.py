@@ -74,7 +74,8 @@ def test_what_was_in_force_within_the_launch_joins_the_levers_that_were_measured
     before = executor.replicates[: executor.replicates.index(executor.fresh()[0])]
     assert all(it.one_launch for it in before), "it was measured in no launch of its own"
     found = kept(study, KEPT_WHILE_SWITCHING)
-    assert found.reason.startswith("Verified together with half, which was measured with it; what it gives by itself")
+    had_it = "Verified together with half: the process that switched levers had it too; what it gives by itself was not"
+    assert found.reason.startswith(had_it)
     assert found.first_ratio is None
 
 

@@ -42,6 +42,7 @@ from hotlap.records import (
 )
 
 _FAMILY_ALPHA = 0.05
+_NOT_MEASURED = "what it gives by itself was not measured"
 _MOST_PLANS = 2
 """How many plans are measured: one, and that plan without a useless lever."""
 
@@ -349,15 +350,14 @@ def replace_reason(verdict: Kept, sentence: str) -> Kept:
 
 def _where_from(part: Part, own: Comparison | None, others: tuple[str, ...]) -> str:
     names = ", ".join(others)
+    if own is None and part.joined and (part.gain or 0.0) < 1:
+        first = f"by itself it showed {part.gain:.2f}x in one replicate" if part.gain else _NOT_MEASURED
+        return f"Verified together with {names}: the process that switched levers had it too; {first}."
     if own is None and part.gain is not None:
         first = f"its own share was seen in a first measurement only (one replicate, no interval): {part.gain:.2f}x"
         return f"Verified together with {names}; {first}."
-    if own is None and part.joined:
-        were = "were" if len(others) > 1 else "was"
-        what = f"{names}, which {were} measured with it"
-        return f"Verified together with {what}; what it gives by itself was not measured."
     if own is None:
-        return f"Verified together with {names}; what it gives by itself was not measured."
+        return f"Verified together with {names}; {_NOT_MEASURED}."
     if own.within_launch and own.speed.verdict != "faster":
         return f"Verified together with {names}; its own share was not shown within one launch."
     if own.within_launch:

@@ -39,6 +39,9 @@ _OF_A_LOADER = (
 )
 """What a loader raises whose data set, or an open file of it, cannot be taken along to a worker."""
 
+_OF_A_WORKER = "in DataLoader worker process"
+"""What torch writes into the message of whatever a worker raised."""
+
 Finish = Callable[[tuple[LoaderRate, ...]], object]
 
 
@@ -115,6 +118,10 @@ def _rate(arguments: dict[str, Any], setting: Setting) -> LoaderRate:
         drained = _drain(loader, iterator, skip=ahead)
     except _OF_A_LOADER as error:
         return LoaderRate(setting=setting, seconds_per_sample=0.0, error=_cause(error))
+    except Exception as error:
+        if _OF_A_WORKER in str(error):  # a library's own kind, of which no other name is known
+            return LoaderRate(setting=setting, seconds_per_sample=0.0, error=_cause(error))
+        raise
     return LoaderRate(
         setting=setting,
         seconds_per_sample=drained.wall_seconds / max(drained.samples, 1),
