@@ -118,6 +118,17 @@ def test_an_exact_variable_joins_a_plan_for_a_gain_that_noise_may_explain(other:
         assert kept(study, "small").comparison is not None
 
 
+def test_nothing_that_tunes_an_allocator_joins_another_one() -> None:
+    """It would have no effect, or the one that it had by itself."""
+    effects = {setting("allocator"): Effect(compute=0.5), setting("small"): Effect(compute=0.97)}
+    script = FakeScript(effects=effects, launch_noise=0.0, round_noise=0.004)
+    other = replace(
+        lever("allocator", proof="exact", addresses=("allocator",)), environment=lambda setting: {"LD_PRELOAD": "x.so"}
+    )
+    _, executor = search(script, other, variable("small"))
+    assert {it.lever for it in executor.fresh()[0].arms[2].plan.settings} == {"allocator"}
+
+
 class LooksSo(Counting):
     """Fresh launches of the plan are so many times as fast as those without the small lever; one replicate is odd."""
 

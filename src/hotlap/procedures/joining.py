@@ -12,11 +12,16 @@ from dataclasses import replace
 
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Trials
+from hotlap.levers.api import Lever
 from hotlap.procedures.compose import Composition
 from hotlap.procedures.parts import Part
 from hotlap.procedures.prospects import Prospect
 from hotlap.procedures.screen import Screened, is_hopeful
+from hotlap.records import Setting
 from hotlap.trial.command import KEPT_WHILE_SWITCHING
+
+_PRELOADING = "LD_PRELOAD"
+"""The variable of a lever that loads another allocator."""
 
 
 def with_kept_memory(
@@ -53,12 +58,18 @@ def _with_those(
     prospects: Sequence[Prospect],
     joins: Callable[[Screened], bool],
 ) -> Composition:
-    """The same and the exact variables that ``joins`` accepts by their first measurement; none where the objective has
-    limits, which a lever may exceed that was not measured."""
-    if trials.options.goal.objective.limits:
+    """The same and the exact variables that ``joins`` accepts by their first measurement.
+
+    None where the objective has limits, which a lever may exceed that was not measured, nor next to another allocator,
+    which knows nothing of the variables of the C library's.
+    """
+    levers = {it.lever.name: it.lever for it in prospects}
+    chosen = [levers[it.lever].environment(it.setting) for it in found.parts if it.lever in levers]
+    if trials.options.goal.objective.limits or any(_PRELOADING in it for it in chosen):
         return found
-    firsts = [found.left[it.lever.name][0] for it in prospects if it.lever.name in found.left and _is_free(prover, it)]
-    joined = [it.setting.lever for it in firsts if joins(it)]
+    firsts = [choices[0] for name, choices in found.left.items() if name in levers]
+    exact = [it for it in firsts if prover.proof_for(it.setting) == "exact"]
+    joined = [it.setting.lever for it in exact if _is_tuning(levers[it.setting.lever], it.setting) and joins(it)]
     return replace(
         found,
         parts=(*found.parts, *(Part(tuple(found.left[it]), joined=True) for it in joined)),
@@ -67,7 +78,7 @@ def _with_those(
     )
 
 
-def _is_free(prover: Prover, prospect: Prospect) -> bool:
-    """Whether it is an exact variable."""
-    setting = prospect.settings[0]
-    return bool(prospect.lever.environment(setting)) and prover.proof_for(setting) == "exact"
+def _is_tuning(lever: Lever, setting: Setting) -> bool:
+    """Whether it is variables, and not another allocator."""
+    variables = lever.environment(setting)
+    return bool(variables) and _PRELOADING not in variables
