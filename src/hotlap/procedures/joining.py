@@ -2,7 +2,7 @@
 
 Such a lever costs a plan no proof, no time to start and no line of the script, and often gains a few per cent, which
 one replicate cannot tell from noise. The verification decides: where there is room, the plan is launched without it
-too, and it stays if that looks slower.
+too, and it stays if steps look slower then.
 """
 
 from __future__ import annotations
