@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -272,3 +274,67 @@ def test_a_gradient_without_direction_proves_nothing(triple: Triple) -> None:
     got = first_step(triple.baseline, candidate, changes_precision=True, rounded=rounded)
     assert got.passed is None
     assert "too far to judge its direction" in got.text
+
+
+# -- jumps: an activation within rounding of a threshold falls on its other side --------------
+
+
+def jumped(triple: Triple, name: str, share: float, seed: int) -> Tensors:
+    """Gradients with usual rounding, of which one row of a tensor has gained that share of the tensor's norm."""
+    gradients = disturbed(triple.true, 1e-5, seed=seed)
+    gradients[name] = gradients[name].copy()
+    gradients[name][0] += share * np.linalg.norm(gradients[name]) / np.sqrt(gradients[name][0].size)
+    return gradients
+
+
+def nudged(triple: Triple, gradients: Tensors, name: str = "nudged") -> Run:
+    return captured(triple.folder / f"{name}.npz", single(gradients), loss=2.0 + 1e-7)
+
+
+def test_a_jump_is_no_fault_where_rounding_alone_makes_one_too(triple: Triple) -> None:
+    candidate = triple.candidate(jumped(triple, "0.output.weight", 0.02, seed=2))
+    quiet = nudged(triple, disturbed(triple.true, 1e-5, seed=3), "quiet")
+    jumping = nudged(triple, jumped(triple, "0.embedding.weight", 0.004, seed=4))
+    compare = partial(first_step, triple.baseline, candidate, changes_precision=False, reference=triple.reference)
+    assert compare().passed is False and compare(nudged=(quiet,)).passed is False
+    got = compare(nudged=(quiet, jumping))
+    assert got.passed is True and "0.output.weight" in got.text and "in their last place" in got.text, got.text
+    assert got.found is not None and got.limit is not None and got.found > got.limit
+    assert compare(amplifies=True).passed is True, "the losses show that rounding is amplified"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda gradients: gradients["0.output.weight"].__imul__(1.2),
+        lambda gradients: gradients["0.embedding.weight"].__setitem__(0, 0.0),
+        lambda gradients: gradients["0.attention.key.bias"].__iadd__(0.1),
+    ],
+    ids=["a tensor scaled", "a row lost", "noise that has become a gradient"],
+)
+def test_a_fault_is_no_jump(triple: Triple, broken: Callable[[Tensors], object]) -> None:
+    gradients = disturbed(triple.true, 1e-5, seed=2)
+    broken(gradients)
+    jumping = nudged(triple, jumped(triple, "0.embedding.weight", 0.004, seed=4))
+    got = first_step(
+        triple.baseline,
+        triple.candidate(gradients),
+        changes_precision=False,
+        reference=triple.reference,
+        nudged=(jumping,),
+        amplifies=True,
+    )
+    assert got.passed is False, got.text
+
+
+def test_a_loss_does_not_jump(triple: Triple) -> None:
+    candidate = triple.candidate(jumped(triple, "0.output.weight", 0.02, seed=2), loss=2.001)
+    jumping = nudged(triple, jumped(triple, "0.embedding.weight", 0.004, seed=4))
+    got = first_step(triple.baseline, candidate, changes_precision=False, reference=triple.reference, nudged=(jumping,))
+    assert got.passed is False
+
+
+def test_nudged_weights_without_gradients_explain_nothing(triple: Triple) -> None:
+    candidate = triple.candidate(jumped(triple, "0.output.weight", 0.02, seed=2))
+    got = first_step(triple.baseline, candidate, changes_precision=False, reference=triple.reference, nudged=(Run(),))
+    assert got.passed is False

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.measure.parity.verdict import ParityEvidence, judge
-from hotlap.records import Invariants, Parity, Proof, Run, Steps
+from hotlap.measure.parity.verdict import ParityEvidence, judge, needs_more_nudges, needs_more_runs
+from hotlap.records import GateResult, Invariants, Parity, Proof, Run, Steps
 
 SEEN = Invariants(
     learning_rates=((0.1,),) * 300, weight_decays=((0.01,),) * 300, samples=(32,) * 300, training=(True,) * 300
@@ -160,3 +160,21 @@ def test_a_verdict_always_has_a_sentence_and_json(factor: float, bend: float) ->
     assert got.text.endswith(".")
     assert msgspec.json.decode(msgspec.json.encode(got), type=Parity) == got
     assert (got.verdict == "within") == all(gate.passed is not False for gate in got.gates)
+
+
+@pytest.mark.parametrize(
+    ("gate", "asks"),
+    [
+        (GateResult(gate="G2", passed=False, found=319.0, limit=2.0, text="Its error is too large."), True),
+        (GateResult(gate="G2", passed=False, found=0.4, limit=0.99, text="It turns."), False),
+        (GateResult(gate="G2", passed=False, text="It is not finite."), False),
+        (GateResult(gate="G3", passed=False, found=0.02, limit=0.001, text="Losses differ."), True),
+        (GateResult(gate="G0", passed=False, text="The learning rate differs."), False),
+    ],
+    ids=["too large an error", "another direction", "not finite", "losses", "an invariant"],
+)
+def test_only_what_is_too_large_may_be_explained_by_further_nudges(gate: GateResult, asks: bool) -> None:
+    others = tuple(GateResult(gate=it, passed=True) for it in ("G0", "G1", "G2", "G3") if it != gate.gate)  # type: ignore[arg-type]
+    parity = Parity(verdict="lost", proof="rounding", steps=50, gates=(*others, gate), text="Lost.")
+    assert needs_more_nudges(parity) is asks
+    assert needs_more_runs(parity) is asks

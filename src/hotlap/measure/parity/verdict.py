@@ -6,6 +6,7 @@ that are bitwise equal are called identical.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from hotlap.measure.parity.losses import INTENDED_STEPS, pair, percent
 from hotlap.measure.parity.noise import furthest, noise_explains
 from hotlap.measure.parity.ranks import exchanged_gradients, of_rank, on_every_rank, ranks_of
 from hotlap.measure.parity.repeatability import repeatability
-from hotlap.measure.parity.trajectory import exact_trajectory, trajectory
+from hotlap.measure.parity.trajectory import FLOOR, exact_trajectory, trajectory
 from hotlap.records import GateResult, Parity, Proof, Quality, QualityVerdict, Run
 
 _SEVERITY: Mapping[QualityVerdict, int] = {"exact": 0, "within": 1, "not-verified": 2, "lost": 3}
@@ -125,17 +126,20 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
         return
     from hotlap.measure.parity.first_step import first_step  # imports numpy, which only this gate needs
 
+    losses = on_every_rank(ranks_of(baseline, candidate), lambda rank: _trajectory_of(evidence, rank))
     yield first_step(
         baseline,
         candidate,
         changes_precision=evidence.changes_precision,
         reference=evidence.reference,
         rounded=evidence.rounded,
+        nudged=evidence.nudged,
+        amplifies=bool(evidence.nudged) and (losses.limit or 0.0) > FLOOR,
     )
     differing = exchanged_gradients(baseline, candidate)
     if differing is not None:
         yield differing
-    yield on_every_rank(ranks_of(baseline, candidate), lambda rank: _trajectory_of(evidence, rank))
+    yield losses
 
 
 def _trajectory_of(evidence: ParityEvidence, rank: int) -> GateResult:
@@ -157,19 +161,28 @@ def _own_pair(evidence: ParityEvidence) -> tuple[Run, Run]:
 
 
 def needs_more_runs(parity: Parity) -> bool:
-    """Whether more runs of the baseline, which widen the limit of G3, might show that the results are the same."""
-    others = (it for it in parity.gates if it.gate not in {"G1", "G3"})
+    """Whether more runs of the baseline, which show what rounding alone does to losses and gradients, might show that
+    the results are the same."""
+    others = (it for it in parity.gates if it.gate not in {"G1", "G3"} and not _is_too_large(it))
     return parity.verdict not in {"exact", "within"} and all(it.passed is not False for it in others)
 
 
 def needs_more_nudges(parity: Parity) -> bool:
-    """Whether only the size of G3's difference speaks against a change of rounding.
+    """Whether only the size of a difference speaks against a change of rounding, of the losses (G3) or of the first
+    gradient (G2).
 
-    One nudge is a single draw of how far rounding moves the losses. In a script that amplifies it, a healthy lever may
-    move them more than three times as far by chance; other nudges show whether rounding does too.
+    One nudge is a single draw of how far rounding moves them. In a script that amplifies it, a healthy lever may move
+    the losses more than three times as far by chance; other nudges show whether rounding does too.
     """
     failed = [it for it in parity.gates if it.passed is False]
-    return parity.proof == "rounding" and [it.gate for it in failed] == ["G3"] and failed[0].found is not None
+    return parity.proof == "rounding" and bool(failed) and all(map(_is_too_large, failed))
+
+
+def _is_too_large(gate: GateResult) -> bool:
+    """Whether losses or gradients differ by more than the gate's limit."""
+    if gate.gate == "G3":
+        return gate.passed is False and gate.found is not None
+    return gate.gate == "G2" and gate.passed is False and (gate.found or 0.0) > (gate.limit or math.inf)
 
 
 def is_open_for_every_lever(quality: Quality) -> bool:
