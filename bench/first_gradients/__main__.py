@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import math
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -117,13 +118,16 @@ FAULTS: tuple[Callable[[Gradients], None], ...] = (_scale, _lose, _turn)
 
 class Counted(msgspec.Struct, kw_only=True, frozen=True):
     """First steps of one network: how many a healthy lever fails by the rule of errors alone, and as a proof judges
-    them; the largest error, in times the baseline's; and how many of the planted faults pass."""
+    them; the largest error, in times the baseline's; the shares of their norm by which the lever or a nudge moved the
+    whole gradient, and a tensor, most; and how many of the planted faults pass."""
 
     network: str
     steps: int
     failed_by_errors: int
     failed: int
     largest_error: float
+    moved_whole: float
+    moved_tensor: float
     faults: int
     faults_passed: int
 
@@ -131,7 +135,7 @@ class Counted(msgspec.Struct, kw_only=True, frozen=True):
 def counted(name: str, count: int) -> Counted:
     """Count so many first steps, each with weights and a batch of its own."""
     alone = failed = passed = 0
-    largest = 0.0
+    largest = whole_moved = tensor_moved = 0.0
     for seed in range(count):
         with tempfile.TemporaryDirectory(prefix="hotlap-gradients-") as folder:
             step = _Step(NETWORKS[name], seed, Path(folder))
@@ -139,6 +143,7 @@ def counted(name: str, count: int) -> Counted:
             alone += by_errors is False
             failed += whole is False
             largest = max(largest, step.error)
+            whole_moved, tensor_moved = max(whole_moved, step.moved_whole), max(tensor_moved, step.moved_tensor)
             passed += sum(step.judge(nudged=step.nudged, fault=it) is not False for it in FAULTS)
     return Counted(
         network=name,
@@ -146,6 +151,8 @@ def counted(name: str, count: int) -> Counted:
         failed_by_errors=alone,
         failed=failed,
         largest_error=largest,
+        moved_whole=whole_moved,
+        moved_tensor=tensor_moved,
         faults=count * len(FAULTS),
         faults_passed=passed,
     )
@@ -159,11 +166,15 @@ class _Step:
         self._folder = folder
         self._labels = torch.randint(0, CLASSES, (network.batch,))
         model, images = network.make(), torch.randn(network.batch, 3, 64, 64)
-        self._baseline = self._run("baseline", self._gradients(model, images))
+        plain = self._gradients(model, images)
+        self._baseline = self._run("baseline", plain)
         self._reference = self._run("reference", self._gradients(copy.deepcopy(model).double(), images.double()))
         self._with_lever = self._other(network, model, images)
-        self.nudged = tuple(self._run(it, self._gradients(_nudged(model, it), images)) for it in DIRECTIONS)
+        nudged = [self._gradients(_nudged(model, it), images) for it in DIRECTIONS]
+        self.nudged = tuple(self._run(name, it) for name, it in zip(DIRECTIONS, nudged, strict=True))
         self.error = 0.0
+        moved = [_moved(plain[1], it) for it in (self._with_lever[1], *(it[1] for it in nudged))]
+        self.moved_whole, self.moved_tensor = (max(it) for it in zip(*moved, strict=True))
 
     def judge(self, *, nudged: Sequence[Run], fault: Callable[[Gradients], None] | None = None) -> bool | None:
         """Whether the lever's first step passes, perhaps with a planted fault."""
@@ -201,6 +212,14 @@ class _Step:
         return Run(gradients_path=str(path))
 
 
+def _moved(baseline: Gradients, other: Gradients) -> tuple[float, float]:
+    """By which share of its norm the whole gradient differs, and the tensor that differs most of those with a size."""
+    norms = {name: float(np.linalg.norm(it)) for name, it in baseline.items()}
+    moves = {name: float(np.linalg.norm(other[name] - it)) for name, it in baseline.items()}
+    whole = math.hypot(*norms.values())
+    return math.hypot(*moves.values()) / whole, max(moves[it] / norms[it] for it in norms if norms[it] > 1e-4 * whole)
+
+
 def _nudged(model: nn.Module, towards: Any) -> nn.Module:
     other = copy.deepcopy(model)
     nudge_weights(torch, other, NudgeWeights(towards=towards))
@@ -209,7 +228,15 @@ def _nudged(model: nn.Module, towards: Any) -> nn.Module:
 
 def markdown(found: Sequence[Counted]) -> str:
     """The table."""
-    header = ("network", "first steps", "refused by errors alone", "refused", "largest error", "faults that pass")
+    header = (
+        "network",
+        "first steps",
+        "refused by errors alone",
+        "refused",
+        "largest error",
+        "moved by",
+        "faults passed",
+    )
     rows = [
         [
             it.network,
@@ -217,6 +244,7 @@ def markdown(found: Sequence[Counted]) -> str:
             str(it.failed_by_errors),
             str(it.failed),
             f"{it.largest_error:.3g} times",
+            f"{it.moved_whole:.1%}, a tensor {it.moved_tensor:.1%}",
             f"{it.faults_passed} of {it.faults}",
         ]
         for it in found
@@ -227,7 +255,7 @@ def markdown(found: Sequence[Counted]) -> str:
         "little more than the unmodified script's. *Refused*: as a proof judges it, which also asks three runs with",
         "weights moved by one unit in the last place. Where the losses of such runs differ by more than usual it",
         "refuses fewer; that needs a trajectory and is not counted here. The largest error is in times the unmodified",
-        "script's.",
+        "script's. *Moved by*: the share of its norm by which the lever or a nudge moves the gradient at most.",
         "Faults: the gradient of one weight a fifth too large, half of it lost, or its sign turned.",
         "",
         table(header, rows),
