@@ -334,7 +334,11 @@ def test_a_loss_does_not_jump(triple: Triple) -> None:
     assert got.passed is False
 
 
-def test_nudged_weights_without_gradients_explain_nothing(triple: Triple) -> None:
+def test_nudged_weights_without_gradients_that_can_be_read_explain_nothing(triple: Triple) -> None:
     candidate = triple.candidate(jumped(triple, "0.output.weight", 0.02, seed=2))
-    got = first_step(triple.baseline, candidate, changes_precision=False, reference=triple.reference, nudged=(Run(),))
-    assert got.passed is False
+    broken = triple.folder / "broken.npz"
+    broken.write_bytes(b"no archive")
+    other = {"0.output.weight": triple.true["0.output.weight"]}
+    for run in (Run(), Run(gradients_path=str(broken)), nudged(triple, other)):
+        got = first_step(triple.baseline, candidate, changes_precision=False, reference=triple.reference, nudged=(run,))
+        assert got.passed is False, got.text

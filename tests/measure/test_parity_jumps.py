@@ -1,10 +1,10 @@
 """Gate G2 on a network with ReLUs and pools, whose first gradient jumps where rounding moves an activation across a
-threshold: healthy levers pass in every first step, and a fault in none."""
+threshold: where the losses show that rounding is amplified, a healthy lever passes in every first step, and a fault in
+none."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,9 @@ import torch
 from torch import nn
 
 from hotlap.measure.parity.first_step import first_step
-from hotlap.records import NudgeWeights, Run
-from hotlap.runtime.instruments.nudge_weights import nudge_weights
+from hotlap.records import Run
 
 SEEDS = range(6)
-DIRECTIONS = ("above", "below", "outward")
 
 
 class Block(nn.Module):
@@ -59,26 +57,16 @@ class Case:
         images = self.images.to(memory_format=torch.channels_last)
         return self.step("channels last", model, images, scaled=scaled)
 
-    def nudged(self) -> Sequence[Run]:
-        found = []
-        for towards in DIRECTIONS:
-            model = copy.deepcopy(self.model)
-            nudge_weights(torch, model, NudgeWeights(towards=towards))  # type: ignore[arg-type]
-            found.append(self.step(f"nudged {towards}", model, self.images))
-        return found
-
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_healthy_lever_passes_and_a_fault_does_not(seed: int, tmp_path: Path) -> None:
     case = Case(seed, tmp_path)
-    nudged = case.nudged()
     for scaled, passes in ((1.0, True), (1.2, False)):
         got = first_step(
             case.baseline,
             case.channels_last(scaled=scaled),
             changes_precision=False,
             reference=case.reference,
-            nudged=nudged,
             amplifies=True,
         )
         assert got.passed is passes, got.text
