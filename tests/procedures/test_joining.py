@@ -158,6 +158,14 @@ def test_a_lever_that_looks_faster_in_the_verification_stays_in_the_plan(gain: f
         assert "its own share was not shown in fresh launches" in kept(study, "small").reason
 
 
+def test_what_joined_for_a_small_gain_is_verified_where_the_others_change_the_results() -> None:
+    effects = {HALF: Effect(compute=0.6, loss=1.05), setting("small"): Effect(compute=0.96)}
+    script = FakeScript(effects=effects, launch_noise=0.0, round_noise=0.004)
+    study, executor = search(script, switchable("half"), variable("small"))
+    assert chosen(study) == {"small"}
+    assert len(executor.fresh()) == 5, "one verification, without a trial before it"
+
+
 @pytest.mark.parametrize("budget_seconds", [None, 400.0])
 def test_what_joined_others_is_not_verified_where_none_of_these_keeps_the_results(budget_seconds: float | None) -> None:
     script = FakeScript(effects={HALF: Effect(compute=0.6, loss=1.05)}, **QUIET)

@@ -217,9 +217,10 @@ class Together:
     # -- fresh launches -----------------------------------------------------------------------
 
     def _is_worth_launches(self, parts: Sequence[Part]) -> bool:
-        """Whether a first measurement shows that some of them gain: those that joined others are not worth it alone,
-        unless they are what is left of a plan that was measured."""
-        return self._compared or not all(it.joined for it in parts)
+        """Whether some of them gained in a first measurement, or they are what is left of a plan that was measured.
+        Those that only joined others are not worth it alone."""
+        least = 1 + self._trials.options.delta
+        return self._compared or any(not it.joined or (it.gain or 0.0) >= least for it in parts)
 
     @property
     def _fewest_rounds(self) -> int:
