@@ -28,6 +28,7 @@ from torch import nn
 
 from bench.report import command_line, table, write
 from hotlap.measure.parity.first_step import first_step
+from hotlap.measure.parity.losses import percent
 from hotlap.records import NudgeWeights, Run
 from hotlap.runtime.instruments.nudge_weights import nudge_weights
 
@@ -244,7 +245,7 @@ def markdown(found: Sequence[Counted]) -> str:
             str(it.failed_by_errors),
             str(it.failed),
             f"{it.largest_error:.3g} times",
-            f"{it.moved_whole:.1%}, a tensor {it.moved_tensor:.1%}",
+            f"{percent(it.moved_whole)}, a tensor {percent(it.moved_tensor)}",
             f"{it.faults_passed} of {it.faults}",
         ]
         for it in found

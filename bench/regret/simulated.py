@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
@@ -42,20 +42,42 @@ MACHINES = {
 
 BUDGETS = (4.0, 7.0, 16.0)
 PLANS_SHOWN = 4
+NOTHING = "nothing"
+
+
+class Found(msgspec.Struct, kw_only=True, frozen=True):
+    """A plan, what it has of the best plan's speed, and how many searches ended with it."""
+
+    plan: str
+    share: float
+    searches: int
 
 
 class Searches(msgspec.Struct, kw_only=True, frozen=True):
-    """Searches of one script, on one machine, with one budget: of each found / best, and its plan. ``nothing`` is what
-    the unmodified script has of the best plan's speed, ``launches`` and ``seconds`` are means."""
+    """Searches of one script, on one machine, with one budget, and the plans that they found, most frequent first.
+    ``nothing`` is what the unmodified script has of the best plan's speed, ``launches`` and ``seconds`` are means."""
 
     script: str
     machine: str
     minutes: float
     nothing: float
-    found: tuple[float, ...]
-    plans: tuple[str, ...]
+    plans: tuple[Found, ...]
     launches: float
     seconds: float
+
+    @property
+    def count(self) -> int:
+        """How many searches these are."""
+        return sum(it.searches for it in self.plans)
+
+    @property
+    def mean(self) -> float:
+        """The mean of found / best."""
+        return sum(it.share * it.searches for it in self.plans) / self.count
+
+    def those(self, wanted: Callable[[Found], bool]) -> int:
+        """How many searches ended with such a plan."""
+        return sum(it.searches for it in self.plans if wanted(it))
 
 
 class Switching(Disturbed):
@@ -89,19 +111,24 @@ def searched(name: str, machine: str, minutes: float, seed: int) -> tuple[Plan, 
 def searches_of(name: str, machine: str, minutes: float, count: int, seed: int, until: float | None) -> Searches:
     """So many searches with different noise, on all cores."""
     check_time(until)
-    script, best = CASES[name].script, CASES[name].best()
+    script = CASES[name].script
+    best = script.step_seconds(CASES[name].best())
     with Pool(os.cpu_count()) as pool:
         ended = pool.map(partial(searched, name, machine, minutes), range(seed, seed + count))
+    counted = Counter((_words(plan), best / script.step_seconds(plan)) for plan, _, _ in ended)
     return Searches(
         script=name,
         machine=machine,
         minutes=minutes,
-        nothing=script.step_seconds(best) / script.step_seconds(Plan()),
-        found=tuple(script.step_seconds(best) / script.step_seconds(plan) for plan, _, _ in ended),
-        plans=tuple(", ".join(sorted(it.lever for it in plan.settings)) or "nothing" for plan, _, _ in ended),
+        nothing=best / script.step_seconds(Plan()),
+        plans=tuple(Found(plan=plan, share=share, searches=it) for (plan, share), it in counted.most_common()),
         launches=fmean(launches for _, launches, _ in ended),
         seconds=fmean(seconds for _, _, seconds in ended),
     )
+
+
+def _words(plan: Plan) -> str:
+    return ", ".join(sorted(it.lever for it in plan.settings)) or NOTHING
 
 
 def markdown(cells: Sequence[Searches]) -> str:
@@ -122,10 +149,10 @@ def markdown(cells: Sequence[Searches]) -> str:
             it.script,
             it.machine,
             f"{it.minutes:g} min",
-            str(len(it.found)),
-            f"{fmean(it.found):.3f}",
-            f"{sum(one >= WANTED for one in it.found)}",
-            f"{sum(one == 'nothing' for one in it.plans)}",
+            str(it.count),
+            f"{it.mean:.3f}",
+            str(it.those(lambda found: found.share >= WANTED)),
+            str(it.those(lambda found: found.plan == NOTHING)),
             f"{it.launches:.0f}",
             f"{it.seconds / 60:.1f} min",
         ]
@@ -142,8 +169,7 @@ def markdown(cells: Sequence[Searches]) -> str:
         table(header, rows),
     ]
     for it in cells:
-        often = Counter(it.plans).most_common(PLANS_SHOWN)
-        words = "; ".join(f"{plan} ({count})" for plan, count in often)
+        words = "; ".join(f"{found.plan} ({found.searches})" for found in it.plans[:PLANS_SHOWN])
         lines += ["", f"- {it.script}, {it.machine}, {it.minutes:g} min (unmodified: {it.nothing:.3f}): {words}."]
     return "\n".join(lines)
 
