@@ -44,18 +44,24 @@ def turns(*runs: Run, rounds: tuple[float, ...] = (0.01, 0.01)) -> Replicate:
 
 def test_the_level_is_a_mean_over_replicates() -> None:
     replicates = [turns(run(block()), rounds=(level, level)) for level in (0.01, 0.02, 0.04)]
-    found = levels.seconds_per_sample(replicates, 0, confidence=0.95)
+    found = levels.seconds_per_sample(replicates, [0], confidence=0.95)
     assert found is not None and found.value == pytest.approx(0.02)
     # Student's 97.5 % quantile with two degrees of freedom is 4.303.
     assert math.log(found.high / found.value) == pytest.approx(4.303 * math.log(2) / math.sqrt(3), rel=1e-3)
     assert found.low * found.high == pytest.approx(found.value**2)
 
 
+def test_the_level_of_equal_arms_is_the_mean_of_all() -> None:
+    rounds = ((0.01, 0.01), (0.04, 0.04), (0.5, 0.5))
+    found = levels.seconds_per_sample([Replicate(runs=(run(block()),) * 3, rounds=rounds)] * 2, (0, 1), confidence=0.95)
+    assert found is not None and found.value == pytest.approx(0.02)
+
+
 def test_no_level_without_samples_or_with_one_replicate() -> None:
     whole = turns(run(block()))
-    assert levels.seconds_per_sample([whole], 0, confidence=0.95) is None
-    assert levels.seconds_per_sample([whole, turns(run(block(samples=0)))], 0, confidence=0.95) is None
-    assert levels.seconds_per_sample([turns(Run()), turns(Run())], 0, confidence=0.95) is None
+    assert levels.seconds_per_sample([whole], [0], confidence=0.95) is None
+    assert levels.seconds_per_sample([whole, turns(run(block(samples=0)))], [0], confidence=0.95) is None
+    assert levels.seconds_per_sample([turns(Run()), turns(Run())], [0], confidence=0.95) is None
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from collections.abc import Sequence
 
 import pytest
@@ -115,7 +116,7 @@ def test_more_rounds_of_the_same_do_not_narrow_the_interval(replicates: int, cop
 def test_the_interval_agrees_with_scipys_paired_t_test() -> None:
     one, again, other = arms(random.Random(3), effect=-0.1)
     got = speed.compare(one, again, other)
-    d = [sum(math.log(b / a) for a, b in zip(x, y, strict=True)) / len(x) for x, y in zip(one, other, strict=True)]
+    d = differences_from_both(one, again, other)
     expected = scipy.stats.ttest_1samp(d, 0.0)
     low, high = expected.confidence_interval(0.95)
     assert got.speedup.value == pytest.approx(math.exp(-sum(d) / len(d)))
@@ -125,15 +126,81 @@ def test_the_interval_agrees_with_scipys_paired_t_test() -> None:
     assert got.rounds == 10
 
 
+def differences_from_both(one: Arm, again: Arm, other: Arm) -> list[float]:
+    """One number for each replicate: the mean logarithm of a round's time over the mean of both baselines'."""
+    return [
+        sum(math.log(c / math.sqrt(a * b)) for a, b, c in zip(*rounds, strict=True)) / len(rounds[0])
+        for rounds in zip(one, again, other, strict=True)
+    ]
+
+
+@given(three_arms())
+def test_the_baseline_and_its_repeat_count_alike(three: tuple[Arm, Arm, Arm]) -> None:
+    one, again, other = three
+    assert close(speed.compare(one, again, other), speed.compare(again, one, other))
+
+
+@given(three_arms())
+def test_the_interval_is_never_narrower_than_the_mean_of_two_baselines_is_certain(
+    three: tuple[Arm, Arm, Arm],
+) -> None:
+    got = speed.compare(*three)
+    assert got.baseline_speedup is not None
+    width, own_width = (math.log(it.high / it.low) for it in (got.speedup, got.baseline_speedup))
+    assert width >= own_width / 2 * (1 - 1e-6) - 1e-9
+
+
+def test_a_candidate_that_varies_by_chance_as_the_baselines_do_is_not_certain() -> None:
+    """Launches in two states, of which each candidate happened to have the mean of its baselines'."""
+    launches = [(1.0, 1.1), (1.1, 1.0), (1.0, 1.1), (1.1, 1.0), (1.0, 1.1)]
+    one, again = ([[pair[it]] for pair in launches] for it in range(2))
+    other = [[math.sqrt(a * b) / 1.02] for a, b in launches]
+    assert statistics.stdev(differences_from_both(one, again, other)) == pytest.approx(0.0, abs=1e-12)
+    got = speed.compare(one, again, other)
+    assert got.speedup.value == pytest.approx(1.02)
+    assert got.speedup.low < 1
+    assert got.verdict == "inconclusive"
+
+
+def test_both_baselines_find_what_one_does_not() -> None:
+    """Of the same replicates more gains are found, and no more false alarms are raised, than with one baseline."""
+    source, studies = random.Random(8), 400
+    found = {}
+    for effect in (-0.05, 0.0):
+        drawn = [arms(source, effect=effect, rounds=4) for _ in range(studies)]
+        both = [speed.compare(*it) for it in drawn]
+        single = [speed.compare_single(one, other, gate=(one, again)) for one, again, other in drawn]
+        found[effect] = [sum(it.verdict in ("faster", "slower") for it in all_) for all_ in (both, single)]
+    assert found[-0.05][0] > 1.15 * found[-0.05][1]
+    assert found[0.0][0] <= min(found[0.0][1], 0.05 * studies)
+
+
+def test_without_a_repeat_the_gate_is_that_of_the_baselines() -> None:
+    one, again, other = arms(random.Random(3), effect=-0.1)
+    got = speed.compare_single(one, other, gate=(again, one))
+    d = [sum(math.log(b / a) for a, b in zip(x, y, strict=True)) / len(x) for x, y in zip(one, other, strict=True)]
+    low, high = scipy.stats.ttest_1samp(d, 0.0).confidence_interval(0.95)
+    assert (got.speedup.low, got.speedup.high) == pytest.approx((math.exp(-high), math.exp(-low)))
+    assert got.baseline_speedup == speed.compare(again, one, other).baseline_speedup
+    assert (got.replicates, got.rounds) == (5, 10)
+    with pytest.raises(ValueError, match="repeat has 1 replicate"):
+        speed.compare_single(one, other, gate=(one, again[:1]))
+
+
 @pytest.mark.parametrize("replicates", [3, 5, 8])
-def test_the_interval_covers_the_truth_as_often_as_it_says(replicates: int) -> None:
+def test_intervals_cover_the_truth_as_often_as_they_say(replicates: int) -> None:
+    """Those with a repeat at least as often: they are never narrower than the repeat allows."""
     source = random.Random(replicates)
     studies, truth = 600, 1.07
-    covered = 0
+    covered = covered_by_single = 0
     for _ in range(studies):
-        got = speed.compare(*arms(source, effect=-math.log(truth), replicates=replicates, rounds=4)).speedup
+        one, again, other = arms(source, effect=-math.log(truth), replicates=replicates, rounds=4)
+        got = speed.compare(one, again, other).speedup
         covered += got.low <= truth <= got.high
-    assert scipy.stats.binomtest(covered, studies, 0.95).pvalue > 0.001
+        single = speed.compare_single(one, other, gate=(one, again)).speedup
+        covered_by_single += single.low <= truth <= single.high
+    assert scipy.stats.binomtest(covered, studies, 0.95, alternative="less").pvalue > 0.001
+    assert scipy.stats.binomtest(covered_by_single, studies, 0.95).pvalue > 0.001
 
 
 # -- verdicts -------------------------------------------------------------------------------------

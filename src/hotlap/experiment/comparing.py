@@ -23,7 +23,7 @@ BASELINE, REPEAT, CANDIDATE = range(3)
 def compare_replicates(
     replicates: Sequence[Replicate], *, delta: float, confidence: float, arms: tuple[int, int, int] = (0, 1, 2)
 ) -> SpeedComparison:
-    """Compare the arm ``arms[2]`` with ``arms[0]``; ``arms[1]`` is the reference's repeat."""
+    """Compare the arm ``arms[2]`` with ``arms[0]`` and its repeat, ``arms[1]``."""
     runs = [run for it in replicates for run in it.runs]
     remarks = list(disturbances(runs))
     if not all(it.interleaved for it in replicates):
@@ -47,6 +47,7 @@ def comparison_of(
     """
     arms = (reference_arm, candidate_arm)
     ran_twice = reference_arm == BASELINE
+    references = (BASELINE, REPEAT) if ran_twice else (reference_arm,)
     return Comparison(
         baseline=reference,
         candidate=candidate,
@@ -56,7 +57,7 @@ def comparison_of(
         metrics=compare_metrics(replicates, confidence=found.confidence, arms=(BASELINE, REPEAT, candidate_arm))
         if ran_twice
         else (),
-        baseline_seconds_per_sample=levels.seconds_per_sample(replicates, reference_arm, confidence=found.confidence),
+        baseline_seconds_per_sample=levels.seconds_per_sample(replicates, references, confidence=found.confidence),
         extra_startup_seconds=levels.extra_startup_seconds(replicates, confidence=found.confidence, arms=arms),
         energy=levels.energy(replicates, confidence=found.confidence, arms=arms),
         baseline_latency=latency(replicates, reference_arm, confidence=found.confidence),
@@ -85,8 +86,7 @@ def compare_parts(
     baseline, repeat, reference, candidate = (
         [it.rounds[arm] for it in replicates] for arm in (BASELINE, REPEAT, reference_arm, candidate_arm)
     )
-    again = [speed.repeat_of(*rows) for rows in zip(reference, baseline, repeat, strict=True)]
-    return speed.compare(reference, again, candidate, delta=delta, confidence=confidence)
+    return speed.compare_single(reference, candidate, gate=(baseline, repeat), delta=delta, confidence=confidence)
 
 
 def comparison_within_launch(

@@ -1,4 +1,4 @@
-"""Figures of a comparison besides the speedup: the seconds per sample of one arm, its energy, and its start-up time.
+"""Figures of a comparison besides the speedup: the reference's seconds per sample, energy, and start-up time.
 
 Each replicate gives one number for each arm, and intervals are Student's over replicates.
 """
@@ -15,13 +15,15 @@ from hotlap.records import EnergyComparison, EnergySource, Estimate, Replicate, 
 _FEWEST_STEADY_STEPS = 8
 
 
-def seconds_per_sample(replicates: Sequence[Replicate], arm: int, *, confidence: float) -> Estimate | None:
-    """The arm's wall seconds per sample; None with fewer than two replicates, or if samples could not be counted."""
+def seconds_per_sample(replicates: Sequence[Replicate], arms: Sequence[int], *, confidence: float) -> Estimate | None:
+    """The wall seconds per sample of arms with the same plan; None with fewer than two replicates, or if samples could
+    not be counted."""
     blocks = [run.blocks for it in replicates for run in it.runs]
     counted = all(blocks) and all(block.samples > 0 for row in blocks for block in row)
-    if len(replicates) < 2 or not counted or not all(it.rounds[arm] for it in replicates):
+    if len(replicates) < 2 or not counted or not all(it.rounds[arm] for it in replicates for arm in arms):
         return None
-    return geometric([fmean(map(math.log, it.rounds[arm])) for it in replicates], "s", confidence)
+    rows = [[seconds for arm in arms for seconds in it.rounds[arm]] for it in replicates]
+    return geometric([fmean(map(math.log, it)) for it in rows], "s", confidence)
 
 
 def energy(

@@ -2,8 +2,8 @@
 
 One *replicate* is a fresh launch of every arm (baseline A, its repeat A', candidate B), whose blocks take turns round
 by round. Two launches of the same code differ by a few per cent however long they run, so each replicate gives one
-number, D = mean over rounds of ln(y_B) - ln(y_A), and the interval is Student's over the replicates. Rounds are never
-pooled as if they were launches.
+number, D = mean over rounds of ln(y_B) - (ln(y_A) + ln(y_A')) / 2, and the interval is Student's over the replicates.
+Rounds are never pooled as if they were launches.
 """
 
 from __future__ import annotations
@@ -85,7 +85,11 @@ def compare(
     confidence: float = HEADLINE_CONFIDENCE,
     remarks: Sequence[str] = (),
 ) -> SpeedComparison:
-    """Compare the candidate with the baseline; ``repeat`` is the baseline again, for the A/A gate.
+    """Compare the candidate with the baseline and its ``repeat``, whose difference is the A/A gate.
+
+    The reference is the mean of both, which varies less than one launch and owes nothing to the gate: of normal noise,
+    the mean of two numbers is independent of their difference. It is uncertain by half the standard error of that
+    difference, however little the candidate varies, so the interval is never narrower than that.
 
     ``delta`` is the smallest gain worth having, as a share; ``confidence`` that of the interval (for an interim
     analysis use :func:`compare_at_analysis`). A speedup above 1 means that the candidate is faster. If the interval of
@@ -97,15 +101,33 @@ def compare(
     _check_share("delta", delta)
     _check_share("confidence", confidence)
     _check_arms(("baseline", baseline), ("repeat", repeat), ("candidate", candidate))
-    found = _compared(
-        _interval(_differences(baseline, candidate), confidence),
-        _interval(_differences(baseline, repeat), confidence),
-        delta=delta,
-        confidence=confidence,
-        remarks=remarks,
-    )
-    rounds = min(len(rounds) for rounds in baseline)
-    return msgspec.structs.replace(found, replicates=len(baseline), rounds=rounds)
+    own = _interval(_differences(baseline, repeat), confidence)
+    effect = _interval(_differences_from_both(baseline, repeat, candidate), confidence)
+    least = own.standard_error / 2
+    effect = effect._replace(standard_error=max(effect.standard_error, least))
+    found = _compared(effect, own, delta=delta, confidence=confidence, remarks=remarks)
+    return _counted(found, baseline)
+
+
+def compare_single(
+    reference: ReplicateRounds,
+    candidate: ReplicateRounds,
+    *,
+    gate: tuple[ReplicateRounds, ReplicateRounds],
+    delta: float = DELTA,
+    confidence: float = HEADLINE_CONFIDENCE,
+) -> SpeedComparison:
+    """:func:`compare` with a reference that has no repeat; ``gate`` are the baseline and its repeat in the same rounds.
+
+    Raises as :func:`compare` does.
+    """
+    _check_share("delta", delta)
+    _check_share("confidence", confidence)
+    baseline, repeat = gate
+    arms = (("reference", reference), ("candidate", candidate), ("baseline", baseline), ("repeat", repeat))
+    _check_arms(*arms)
+    effect, own = (_interval(_differences(*it), confidence) for it in ((reference, candidate), gate))
+    return _counted(_compared(effect, own, delta=delta, confidence=confidence, remarks=()), reference)
 
 
 def _compared(
@@ -126,6 +148,10 @@ def _compared(
         baseline_speedup=_as_speedup(own),
         remarks=(*remarks, *(() if agrees else (_disagreement(own, confidence),))),
     )
+
+
+def _counted(found: SpeedComparison, arm: ReplicateRounds) -> SpeedComparison:
+    return msgspec.structs.replace(found, replicates=len(arm), rounds=min(map(len, arm)))
 
 
 def compare_within_launch(
@@ -368,6 +394,14 @@ def _log_ratios(baseline: Sequence[float], candidate: Sequence[float]) -> list[f
 
 def _differences(baseline: ReplicateRounds, candidate: ReplicateRounds) -> list[float]:
     return [fmean(_log_ratios(one, other)) for one, other in zip(baseline, candidate, strict=True)]
+
+
+def _differences_from_both(
+    baseline: ReplicateRounds, repeat: ReplicateRounds, candidate: ReplicateRounds
+) -> list[float]:
+    """The candidate's differences from the mean of the baseline and its repeat."""
+    pairs = zip(_differences(baseline, candidate), _differences(repeat, candidate), strict=True)
+    return [fmean(it) for it in pairs]
 
 
 def _interval(differences: Sequence[float], confidence: float) -> _Interval:

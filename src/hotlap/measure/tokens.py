@@ -19,7 +19,7 @@ def generation_times(replicates: Sequence[Replicate], arm: int, *, confidence: f
         return None
     first = [it.steps.first_token_seconds[row] for it in runs for row in timed_steps(it)]
     further = [it.steps.token_seconds[row] for it in runs for row in timed_steps(it)]
-    each = levels.seconds_per_sample(replicates, arm, confidence=confidence)
+    each = levels.seconds_per_sample(replicates, (arm,), confidence=confidence)
     return GenerationTimes(
         tokens_per_second=Estimate(value=1 / each.value, low=1 / each.high, high=1 / each.low, unit="1/s")
         if each is not None and each.low > 0

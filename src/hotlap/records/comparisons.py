@@ -133,7 +133,8 @@ class BatchRate(Record, frozen=True, kw_only=True):
 
 
 class SpeedComparison(Record, frozen=True, kw_only=True):
-    """A candidate against a baseline. ``speedup`` above 1 means that the candidate is faster.
+    """A candidate against a baseline. ``speedup`` above 1 means that the candidate is faster. A baseline that was
+    launched twice, for the A/A gate, counts with the mean of both launches.
 
     ``noise_floor`` is the half-width of the interval of the baseline against itself, as a share;
     ``smallest_detectable`` the smallest effect (a share) that these replicates could detect.

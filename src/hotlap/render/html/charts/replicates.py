@@ -69,12 +69,19 @@ def _dots(timings: Timings) -> Iterator[Specification]:
         for round_number, (own, again, plan) in enumerate(zip(*rows, strict=True), start=1):
             common = {"replicate": _name(number), "round": round_number}
             yield {**common, "arm": _AGAIN, "ratio": own / again, "label": text.ratio(own / again)}
-            yield {**common, "arm": _PLAN, "ratio": own / plan, "label": text.ratio(own / plan)}
+            with_plan = _between(own, again) / plan
+            yield {**common, "arm": _PLAN, "ratio": with_plan, "label": text.ratio(with_plan)}
 
 
 def _of_replicates(timings: Timings) -> Iterator[Specification]:
     for number, (own, again, plan) in enumerate(zip(timings.baseline, timings.repeat, timings.plan, strict=True)):
-        yield {"replicate": _name(number), "ratios": _ratios(own, plan), "again": _ratios(own, again)}
+        both = tuple(map(_between, own, again))
+        yield {"replicate": _name(number), "ratios": _ratios(both, plan), "again": _ratios(own, again)}
+
+
+def _between(own: float, again: float) -> float:
+    """The geometric mean of both copies of the unmodified script, with which the plan is compared."""
+    return math.sqrt(own * again)
 
 
 def _ratios(own: tuple[float, ...], other: tuple[float, ...]) -> list[float]:
@@ -136,8 +143,9 @@ def _means_layer(means: list[Specification], x: Specification, y: Specification)
 def _notes(speed: SpeedComparison) -> Iterator[str]:
     yield (
         "A replicate is a fresh launch of every arm, whose blocks of steps take turns; a dot is one round of that. "
-        "Dark ticks are the means of replicates, and the blue band is the "
-        f"{text.confidence(speed.confidence)} over them: {text.interval(speed.speedup)}."
+        "Those of the plan compare it with the mean of both copies of the unmodified script. Dark ticks are the means "
+        f"of replicates, and the blue band is the {text.confidence(speed.confidence)} over them: "
+        f"{text.interval(speed.speedup)}."
     )
     own = speed.baseline_speedup
     if own is not None:
