@@ -117,7 +117,7 @@ def test_an_engine_is_compared_over_the_replicates_it_went_through() -> None:
     taken = [
         turns((1.0, 1.01, 0.5, 2.0), both),
         turns((1.0, 1.0, 0.0, 0.0), both, crashed=3),
-        turns((1.0, 0.99, 0.5), ("openvino",)),
+        turns((1.0, 1 / 1.01, 0.5), ("openvino",)),
     ]
     found = against_chosen(taken, "openvino")
     assert found is not None and found.speedup.value == pytest.approx(2.0) and found.replicates == 2
@@ -210,7 +210,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def take(self: Case, plan: Plan, engines: Sequence[str], number: int) -> Turns:
         note(f"turns {number} {','.join(engines)}")
-        return turns((1.0, 1.0 + number / 100, *(0.5 for _ in engines)), tuple(engines))
+        differs = 1.0 + number / 100
+        return turns((1 / differs, differs, *(0.5 for _ in engines)), tuple(engines))
 
     for name, stand_in in (("searched", search), ("on_others", others), ("likeness_of", likeness_of), ("turns", take)):
         monkeypatch.setattr(Case, f"_{name}", stand_in)
