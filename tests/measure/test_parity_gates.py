@@ -121,6 +121,23 @@ def test_a_limit_too_wide_to_mean_anything_is_no_pass() -> None:
     assert trajectory(baseline, run(curve(factor=1.5)), again=baseline, reseeded=shaken).passed is False
 
 
+@pytest.mark.parametrize("which", ["nudged", "reseeded"])
+def test_what_keeps_the_smallest_limit_passes_however_far_rounding_moves_the_losses(which: str) -> None:
+    baseline, shaken = run(curve()), run(curve(factor=1.1))
+    yardsticks = {"again": baseline, which: (shaken,) if which == "nudged" else shaken}
+    for factor in (1.0, 1.0009):
+        got = trajectory(baseline, run(curve(factor=factor)), **yardsticks)
+        assert got.passed is True and got.limit == 0.001
+    assert trajectory(baseline, run(curve(factor=1.0011)), **yardsticks).passed is None
+
+
+def test_an_exact_lever_within_the_smallest_limit_passes_in_a_script_that_is_very_noisy() -> None:
+    baseline, again = run(curve()), run(curve(factor=1.05))
+    got = exact_trajectory(baseline, run(curve(factor=1.0009)), again=again, noisy=True)
+    assert got.passed is True and got.limit == 0.001
+    assert exact_trajectory(baseline, run(curve(factor=1.0011)), again=again, noisy=True).passed is None
+
+
 def test_exact_means_to_the_last_bit() -> None:
     baseline = run(curve())
     last_bit = [math.nextafter(it, 9) if it is not None else None for it in curve()]

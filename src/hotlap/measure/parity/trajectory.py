@@ -25,7 +25,8 @@ def trajectory(
     ``again`` is a repeat of the baseline, ``nudged`` are runs of the baseline with its initial weights changed by one
     ulp, of which the most distant counts, ``reseeded`` is the baseline with other random numbers if those of
     augmentation cannot be aligned. A run that is missing does not widen the limit.
-    ``passed`` is None with too few losses, and if the limit is too wide to be meaningful.
+    ``passed`` is None with too few losses, and if the limit is too wide to be meaningful, unless losses keep the
+    smallest one.
     """
     paired = pair(baseline, candidate)
     broken = _broken(baseline, candidate, paired)
@@ -33,7 +34,7 @@ def trajectory(
         return broken
     own, rounding = _largest(baseline, again, reseeded), _largest(baseline, *nudged)
     limit = max(FLOOR, BAND * own, BAND * rounding)
-    return _unless_hidden(_within(paired, limit), limit, rounding if rounding > own else 0.0)
+    return _unless_hidden(paired, limit, rounding if rounding > own else 0.0)
 
 
 def _largest(baseline: Run, *others: Run | None) -> float:
@@ -45,7 +46,7 @@ def exact_trajectory(baseline: Run, candidate: Run, *, again: Run, noisy: bool =
     """Require bitwise identical losses, or losses within 3 D_AA if the baseline's own differ.
 
     ``noisy`` says that the script's own noise explains differences (see :mod:`.noise`): then the limit is that of a
-    change of rounding, max(0.1 %, 3 D_AA), and the gate stays open above 5 %.
+    change of rounding, max(0.1 %, 3 D_AA), and the gate stays open above 5 % unless losses are within 0.1 %.
     """
     paired = pair(baseline, candidate)
     broken = _broken(baseline, candidate, paired)
@@ -55,16 +56,20 @@ def exact_trajectory(baseline: Run, candidate: Run, *, again: Run, noisy: bool =
         text = f"The losses of {paired.steps} steps are identical to the last bit."
         return GateResult(gate="G3", passed=True, found=0.0, limit=0.0, text=text)
     limit = max(FLOOR if noisy else 0.0, BAND * (difference(baseline, again) or 0.0))
-    return _unless_hidden(_within(paired, limit), limit)
+    return _unless_hidden(paired, limit)
 
 
-def _unless_hidden(result: GateResult, limit: float, rounding: float = 0.0) -> GateResult:
-    """The result, or an open one if the limit is so wide that a fault would pass.
+def _unless_hidden(paired: PairedLosses, limit: float, rounding: float = 0.0) -> GateResult:
+    """Whether losses are within the limit; open if it is so wide that a fault would pass.
 
-    ``rounding`` is by how much a change of rounding alone moves the losses, if that is why.
+    What keeps the smallest limit needs no wider one, however much the script amplifies: such a script would amplify a
+    fault too. ``rounding`` is by how much a change of rounding alone moves the losses, if that is why.
     """
+    result, least = _within(paired, limit), _within(paired, FLOOR)
     if not result.passed or limit <= WIDEST_LIMIT:
         return result
+    if least.passed:
+        return least
     text = f"The script's run-to-run noise ({percent(limit)}) is too large to detect a fault."
     if rounding:
         text = (
