@@ -103,10 +103,8 @@ def compare(
     _check_arms(("baseline", baseline), ("repeat", repeat), ("candidate", candidate))
     own = _interval(_differences(baseline, repeat), confidence)
     effect = _interval(_differences_from_both(baseline, repeat, candidate), confidence)
-    least = own.standard_error / 2
-    effect = effect._replace(standard_error=max(effect.standard_error, least))
-    found = _compared(effect, own, delta=delta, confidence=confidence, remarks=remarks)
-    return _counted(found, baseline)
+    effect = effect._replace(standard_error=max(effect.standard_error, own.standard_error / 2))
+    return _counted(_compared(effect, own, delta=delta, confidence=confidence, remarks=remarks), baseline)
 
 
 def compare_single(
@@ -148,10 +146,6 @@ def _compared(
         baseline_speedup=_as_speedup(own),
         remarks=(*remarks, *(() if agrees else (_disagreement(own, confidence),))),
     )
-
-
-def _counted(found: SpeedComparison, arm: ReplicateRounds) -> SpeedComparison:
-    return msgspec.structs.replace(found, replicates=len(arm), rounds=min(map(len, arm)))
 
 
 def compare_within_launch(
@@ -386,6 +380,11 @@ def fewest_warm_up_steps(block_steps: int) -> int:
 # ---------------------------------------------------------------------------------------------
 # Parts
 # ---------------------------------------------------------------------------------------------
+
+
+def _counted(found: SpeedComparison, arm: ReplicateRounds) -> SpeedComparison:
+    """The same, saying how many replicates and rounds each arm had."""
+    return msgspec.structs.replace(found, replicates=len(arm), rounds=min(map(len, arm)))
 
 
 def _log_ratios(baseline: Sequence[float], candidate: Sequence[float]) -> list[float]:
