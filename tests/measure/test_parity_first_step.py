@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import numpy as np
 import pytest
 
 from hotlap.measure.parity.first_step import first_step
+from hotlap.measure.parity.verdict import ParityEvidence, judge
 from hotlap.records import (
     ModelFacts,
     Run,
     ScriptFacts,
+    Steps,
 )
 
 Tensors = dict[str, np.ndarray]
@@ -342,3 +345,29 @@ def test_nudged_weights_without_gradients_that_can_be_read_explain_nothing(tripl
     for run in (Run(), Run(gradients_path=str(broken)), nudged(triple, other)):
         got = first_step(triple.baseline, candidate, changes_precision=False, reference=triple.reference, nudged=(run,))
         assert got.passed is False, got.text
+
+
+@pytest.mark.parametrize("moved", [1.01, 1.1])
+def test_a_jump_is_no_fault_where_rounding_moves_the_losses_and_the_lever_does_not(
+    triple: Triple, moved: float
+) -> None:
+    """Also where rounding moves them so far that no wider limit has a meaning."""
+
+    def with_losses(run: Run, factor: float = 1.0) -> Run:
+        return msgspec.structs.replace(run, steps=Steps(loss=(2.0 * factor,) * 30))
+
+    quiet = nudged(triple, disturbed(triple.true, 1e-5, seed=3), "quiet")
+    evidence = ParityEvidence(
+        baseline=with_losses(triple.baseline),
+        baseline_again=with_losses(triple.baseline),
+        candidate=with_losses(triple.candidate(jumped(triple, "0.output.weight", 0.02, seed=2))),
+        proof="rounding",
+        reference=triple.reference,
+        nudged=(with_losses(quiet, moved),),
+    )
+    assert passed(evidence)["G2"] is True and passed(evidence)["G3"] is True
+    assert passed(replace(evidence, nudged=(with_losses(quiet),)))["G2"] is False
+
+
+def passed(evidence: ParityEvidence) -> dict[str, bool | None]:
+    return {it.gate: it.passed for it in judge(evidence).gates}

@@ -33,8 +33,13 @@ def trajectory(
     if broken is not None:
         return broken
     own, rounding = _largest(baseline, again, reseeded), _largest(baseline, *nudged)
-    limit = max(FLOOR, BAND * own, BAND * rounding)
+    limit = limit_of(baseline, again, reseeded, *nudged)
     return _unless_hidden(paired, limit, rounding if rounding > own else 0.0)
+
+
+def limit_of(baseline: Run, *others: Run | None) -> float:
+    """The limit of a change of rounding, as these other runs of the unmodified script widen it."""
+    return max(FLOOR, BAND * _largest(baseline, *others))
 
 
 def _largest(baseline: Run, *others: Run | None) -> float:
@@ -65,9 +70,10 @@ def _unless_hidden(paired: PairedLosses, limit: float, rounding: float = 0.0) ->
     What keeps the smallest limit needs no wider one, however much the script amplifies: such a script would amplify a
     fault too. ``rounding`` is by how much a change of rounding alone moves the losses, if that is why.
     """
-    result, least = _within(paired, limit), _within(paired, FLOOR)
+    result = _within(paired, limit)
     if not result.passed or limit <= WIDEST_LIMIT:
         return result
+    least = _within(paired, FLOOR)
     if least.passed:
         return least
     text = f"The script's run-to-run noise ({percent(limit)}) is too large to detect a fault."

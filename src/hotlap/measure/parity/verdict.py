@@ -17,7 +17,7 @@ from hotlap.measure.parity.losses import INTENDED_STEPS, pair, percent
 from hotlap.measure.parity.noise import furthest, noise_explains
 from hotlap.measure.parity.ranks import exchanged_gradients, of_rank, on_every_rank, ranks_of
 from hotlap.measure.parity.repeatability import repeatability
-from hotlap.measure.parity.trajectory import FLOOR, exact_trajectory, trajectory
+from hotlap.measure.parity.trajectory import FLOOR, exact_trajectory, limit_of, trajectory
 from hotlap.records import GateResult, Parity, Proof, Quality, QualityVerdict, Run
 
 _SEVERITY: Mapping[QualityVerdict, int] = {"exact": 0, "within": 1, "not-verified": 2, "lost": 3}
@@ -126,7 +126,6 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
         return
     from hotlap.measure.parity.first_step import first_step  # imports numpy, which only this gate needs
 
-    losses = on_every_rank(ranks_of(baseline, candidate), lambda rank: _trajectory_of(evidence, rank))
     yield first_step(
         baseline,
         candidate,
@@ -134,21 +133,34 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
         reference=evidence.reference,
         rounded=evidence.rounded,
         nudged=evidence.nudged,
-        amplifies=bool(evidence.nudged) and (losses.limit or 0.0) > FLOOR,
+        amplifies=_amplifies(evidence),
     )
     differing = exchanged_gradients(baseline, candidate)
     if differing is not None:
         yield differing
-    yield losses
+    yield on_every_rank(ranks_of(baseline, candidate), lambda rank: _trajectory_of(evidence, rank))
 
 
 def _trajectory_of(evidence: ParityEvidence, rank: int) -> GateResult:
-    again, reseeded = (
-        of_rank(it, rank) if it is not None else None for it in (evidence.baseline_again, evidence.reseeded)
-    )
-    nudged = [of_rank(it, rank) for it in evidence.nudged]
     baseline, candidate = of_rank(evidence.baseline, rank), of_rank(evidence.candidate, rank)
-    return trajectory(baseline, candidate, again=again, nudged=nudged, reseeded=reseeded)
+    again, reseeded, *nudged = _unmodified(evidence, rank)
+    return trajectory(
+        baseline, candidate, again=again, nudged=[it for it in nudged if it is not None], reseeded=reseeded
+    )
+
+
+def _amplifies(evidence: ParityEvidence) -> bool:
+    """Whether runs of the unmodified script, some with nudged weights, move its losses by more than usual."""
+    ranks = range(ranks_of(evidence.baseline, evidence.candidate))
+    limits = (limit_of(of_rank(evidence.baseline, it), *_unmodified(evidence, it)) for it in ranks)
+    return bool(evidence.nudged) and max(limits) > FLOOR
+
+
+def _unmodified(evidence: ParityEvidence, rank: int) -> list[Run | None]:
+    """The other runs of the unmodified script with the losses of this rank: its repeat, the one with other random
+    numbers, and those with nudged weights."""
+    runs = (evidence.baseline_again, evidence.reseeded, *evidence.nudged)
+    return [of_rank(it, rank) if it is not None else None for it in runs]
 
 
 def _own_pair(evidence: ParityEvidence) -> tuple[Run, Run]:
