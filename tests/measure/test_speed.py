@@ -170,7 +170,7 @@ def test_both_baselines_find_what_one_does_not() -> None:
         drawn = [arms(source, effect=effect, rounds=4) for _ in range(studies)]
         both = [speed.compare(*it) for it in drawn]
         single = [speed.compare_single(one, other, gate=(one, again)) for one, again, other in drawn]
-        found[effect] = [sum(it.verdict in ("faster", "slower") for it in all_) for all_ in (both, single)]
+        found[effect] = [sum(it.verdict in ("faster", "slower") for it in studied) for studied in (both, single)]
     assert found[-0.05][0] > 1.15 * found[-0.05][1]
     assert found[0.0][0] <= min(found[0.0][1], 0.05 * studies)
 

@@ -118,9 +118,7 @@ def _rate(arguments: dict[str, Any], setting: Setting) -> LoaderRate:
         drained = _drain(loader, iterator, skip=ahead)
     except _OF_A_LOADER as error:
         return LoaderRate(setting=setting, seconds_per_sample=0.0, error=_cause(error))
-    except (
-        Exception
-    ) as error:  # raised again, unless by a worker: libraries have kinds of their own, without a name here
+    except Exception as error:  # raised again unless a worker raised it, of which any library's kind may come
         if _OF_A_WORKER in str(error):
             return LoaderRate(setting=setting, seconds_per_sample=0.0, error=_cause(error))
         raise
