@@ -9,7 +9,9 @@ real children would have taken. It shows what a rule of the search is worth befo
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ from unittest.mock import patch
 import msgspec
 
 from bench.aa.noise import Scenario
-from bench.aa.searches import WORKLOAD, Disturbed
+from bench.aa.searches import WORKLOAD, Disturbed, FakeScript
 from bench.pieces import UNFINISHED, TimeIsUp, add_options, check_time, piece, until_of
 from bench.regret.report import WANTED
 from bench.regret.scripts import CASES, KEPT_MEMORY
@@ -30,7 +32,7 @@ from bench.report import command_line, table, write
 from hotlap import plan as plans_of
 from hotlap.experiment.options import Options
 from hotlap.procedures.search import tune
-from hotlap.records import Assignment, Plan, Replicate, TurnRequest
+from hotlap.records import Assignment, CompileReport, LaunchRequest, Plan, Replicate, Run, Setting, TurnRequest
 
 from fake_findings import rules_of  # isort: skip  # below the tests that bench.aa.searches puts on the path
 
@@ -41,6 +43,12 @@ MACHINES = {
 """Two cores as the benchmarks of this project had them, at better and at worse hours."""
 
 BUDGETS = (4.0, 7.0, 16.0)
+CORES = 2
+LOADING_SHARE = 0.15
+"""Of the seconds in which a first launch compiles: what later ones need to load the code."""
+
+_WAVES, _WAVE_STAYS, _STEP_NOISE = 0.06, 0.9, 0.05
+
 PLANS_SHOWN = 4
 NOTHING = "nothing"
 
@@ -80,17 +88,62 @@ class Searches(msgspec.Struct, kw_only=True, frozen=True):
         return sum(it.searches for it in self.plans if wanted(it))
 
 
-class Switching(Disturbed):
-    """A process that switches levers keeps the memory that it freed, as a real one does."""
+class OnTwoCores(Disturbed):
+    """As real processes do, one that switches levers keeps the memory that it freed, arms start beside each other, and
+    what the compiler made in one launch is loaded by later ones."""
+
+    def __init__(self, script: FakeScript, scenario: Scenario, *, seed: int) -> None:
+        super().__init__(script, scenario, seed=seed)
+        self._beside = 1
+        self._compiled: set[Setting] = set()
 
     def take_turns(self, request: TurnRequest) -> Replicate:
-        if not request.one_launch:
-            return super().take_turns(request)
-        arms = tuple(map(_keeping_memory, request.arms))
+        arms = tuple(map(_keeping_memory, request.arms)) if request.one_launch else request.arms
+        self._beside = 1 if request.one_launch else len(arms)
         turns = super().take_turns(msgspec.structs.replace(request, arms=arms))
         asked = [it.plan for it in request.arms]
+        self._compiled.update(setting for plan in asked for setting in plan.settings)
         runs = tuple(msgspec.structs.replace(run, plan=it) for run, it in zip(turns.runs, asked, strict=True))
+        self._beside = 1
         return msgspec.structs.replace(turns, runs=runs)
+
+    def launch_together(self, requests: Sequence[LaunchRequest]) -> tuple[Run, ...]:
+        self._beside = len(requests)
+        runs = super().launch_together(requests)
+        self._pass_time(-(len(requests) - 1) * (self._crowded_start - self.script.startup_seconds))
+        self._beside = 1
+        return runs
+
+    def seconds_of_starts(self, request: TurnRequest, runs: Sequence[Run]) -> float:
+        """All arms start at the same time."""
+        if request.one_launch:
+            return super().seconds_of_starts(request, runs)
+        return max(it.startup_seconds for it in runs)
+
+    def _run(self, arm: Assignment, steps: int, noise: random.Random) -> Run:
+        run = _wavering(super()._run(arm, steps, noise), noise)
+        slow = sum(self._more_seconds(it) for it in arm.plan.settings)
+        start = self._crowded_start + slow
+        return msgspec.structs.replace(run, startup_seconds=start, compile=CompileReport(seconds=slow))
+
+    @property
+    def _crowded_start(self) -> float:
+        """Each launch beyond one for each core adds its share to the start of all."""
+        return self.script.startup_seconds * max(1.0, self._beside / CORES)
+
+    def _more_seconds(self, setting: Setting) -> float:
+        effect = self.script.effects.get(setting)
+        seconds = effect.startup_seconds if effect is not None else 0.0
+        return seconds * (LOADING_SHARE if setting in self._compiled else 1.0)
+
+
+def _wavering(run: Run, noise: random.Random) -> Run:
+    """The run with steps as the examples have them here: slow waves, and noise of each step."""
+    wave, seconds = 0.0, []
+    for it in run.steps.wall_seconds:
+        wave = _WAVE_STAYS * wave + noise.gauss(0.0, _WAVES * math.sqrt(1 - _WAVE_STAYS**2))
+        seconds.append(it * math.exp(wave + noise.gauss(0.0, _STEP_NOISE)))
+    return msgspec.structs.replace(run, steps=msgspec.structs.replace(run.steps, wall_seconds=tuple(seconds)))
 
 
 def _keeping_memory(arm: Assignment) -> Assignment:
@@ -101,7 +154,7 @@ def _keeping_memory(arm: Assignment) -> Assignment:
 def searched(name: str, machine: str, minutes: float, seed: int) -> tuple[Plan, int, float]:
     """The plan of one search, its launches, and its seconds."""
     case = CASES[name]
-    executor = Switching(case.script, MACHINES[machine], seed=seed)
+    executor = OnTwoCores(case.script, MACHINES[machine], seed=seed)
     options = Options(budget_seconds=60 * minutes, seed=0)
     with patch.object(sys.modules["hotlap.diagnose.rank"], "all_rules", lambda: rules_of(*case.costs)):
         study = tune(WORKLOAD, options, executor, levers=case.levers(), clock=executor.clock)

@@ -169,6 +169,11 @@ class Interrupt:
         self.error = error
 
 
+def _besides(request: TurnRequest) -> int:
+    """The steps of a block that do not count: the one before each of its turns, and what several turns have more."""
+    return math.ceil(1.5 * request.block_turns) if request.block_turns > 1 else 1
+
+
 class FakeExecutor(OneSlot):
     """Computed answers; ``seconds`` is what real trials would have taken, ``requests`` are all requests."""
 
@@ -248,16 +253,14 @@ class FakeExecutor(OneSlot):
             level = self.script.level(arm) * self._slowdown(arm)
             levels.append(level * (of_launch or self.launch_factor(noise)))
             runs.append(self._run(arm, 40, noise))
-        starts = sum(run.startup_seconds for run in runs)
-        if request.one_launch:
-            starts -= (len(runs) - 1) * runs[0].startup_seconds
+        starts = self.seconds_of_starts(request, runs)
         self._pass_time(starts if request.most_seconds is None else min(starts, request.most_seconds))
         for run in runs:
             self._wait_for(run.ending)
         if any(not isinstance(run.ending, Stopped) for run in runs):
             return Replicate(runs=tuple(runs), rounds=((),) * len(runs), wall_seconds=self.seconds - began)
         step_seconds = self.script.step_seconds(Plan()) * self._slowdown(request.arms[0])
-        block = max(request.block_steps, math.ceil(1.25 * request.block_seconds / step_seconds)) + 1
+        block = max(request.block_steps, math.ceil(1.25 * request.block_seconds / step_seconds)) + _besides(request)
         warm_up = warm_up_steps(request, step_seconds) * sum(levels)
         rounds = min(
             self._rounds_until_the_end(request, block), self._rounds_in_time(request, block, levels, began, warm_up)
@@ -278,6 +281,11 @@ class FakeExecutor(OneSlot):
         later = Block(steps=8, samples=8, wall_seconds=8 * step_seconds)
         blocks = run.blocks or (first, later, later)
         return msgspec.structs.replace(run, compile=CompileReport(), blocks=blocks)
+
+    def seconds_of_starts(self, request: TurnRequest, runs: Sequence[Run]) -> float:
+        """How long all arms take to start: one after the other, or one process."""
+        starts = sum(run.startup_seconds for run in runs)
+        return starts - (len(runs) - 1) * runs[0].startup_seconds if request.one_launch else starts
 
     def launch_factor(self, noise: random.Random) -> float:
         """How many times as long the blocks of a launch take."""
