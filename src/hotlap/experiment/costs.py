@@ -19,6 +19,9 @@ from hotlap.records import Plan, Replicate, Run, Setting
 
 FEWEST_ROUNDS = 8
 FEWEST_ROUNDS_OF_A_SHORT_SCRIPT = 3
+LAST_RESORT_ROUNDS, _OF_LONG_BLOCKS = 5, 3
+_LONG_SECONDS = 1.0
+"""Three blocks of this length measure for longer than five usual ones."""
 USUAL_ROUNDS = 15
 MOST_ROUNDS = 40
 SETTLING_STEPS = 10
@@ -70,6 +73,11 @@ class Shape:
         script does between steps (evaluation and the like).
         """
         return self._seconds_of_block(self.block_steps, self.block_seconds, self.block_turns)
+
+    @property
+    def last_resort_rounds(self) -> int:
+        """The fewest rounds of a claim, if no more fit: of long blocks, which slow steps make, fewer."""
+        return _OF_LONG_BLOCKS if self.round_seconds >= _LONG_SECONDS else LAST_RESORT_ROUNDS
 
     @property
     def warm_up_seconds(self) -> float:

@@ -21,8 +21,17 @@ from hotlap import plan as plans_of
 from hotlap.experiment.failures import Failure, ran_through
 from hotlap.experiment.trials import Trials
 from hotlap.levers.api import Lever
+from hotlap.measure import speed
 from hotlap.measure.parity.losses import FEWEST_STEPS
-from hotlap.measure.parity.verdict import ParityEvidence, judge, judge_exact, needs_more_nudges, needs_more_runs
+from hotlap.measure.parity.verdict import (
+    ParityEvidence,
+    RestoredSteps,
+    judge,
+    judge_exact,
+    needs_more_nudges,
+    needs_more_runs,
+    needs_single_steps,
+)
 from hotlap.records import (
     EVALUATION_SECONDS,
     AlignRandomness,
@@ -30,6 +39,7 @@ from hotlap.records import (
     CaptureGradients,
     ComputeInFloat64,
     Instrument,
+    KeepSteps,
     NudgeWeights,
     Parity,
     Plan,
@@ -37,6 +47,7 @@ from hotlap.records import (
     Quality,
     Replicate,
     ReseedAugmentation,
+    RestoreSteps,
     RoundWeights,
     Run,
     Setting,
@@ -63,6 +74,10 @@ NUDGES: Mapping[str, NudgeWeights] = {
 
 _ONLY_FOR_NOISE = frozenset({"again", "nudged", "reseeded"})
 """The runs of a rounding proof that only widen its limit."""
+
+_KEPT, _RESTORED, _CANDIDATE_RESTORED = "kept", "restored", "candidate restored"
+_SINGLE_STEPS = 12
+_MOST_KEPT_BYTES = 2_000_000_000
 
 _COARSEST_FIRST = ("float8_e4m3fn", "bfloat16", "float16")
 _PRECISION_VALUES = frozenset({"dtype", "precision"})
@@ -158,6 +173,36 @@ class ParityProver(Prover):
     # -- evidence -----------------------------------------------------------------------------
 
     def _judge(self, plan: Plan) -> Parity | Failure:
+        found = self._judge_trajectory(plan)
+        if isinstance(found, Failure) or not needs_single_steps(found) or not self._can_restore(plan):
+            return found
+        restored = self._restored(plan)
+        if restored is None:
+            return found
+        known = [it for it in (*self._kinds(plan), *NUDGES) if (_owner(plan, it), it) in self._runs]
+        return self._judge_by(plan, list(dict.fromkeys(known)), restored=restored)
+
+    def _can_restore(self, plan: Plan) -> bool:
+        """Whether one process trains, on this host, and single steps and a verification after them still fit."""
+        trials = self._trials
+        if not trials.has_one_process or trials.executor.slots > 1:
+            return False
+        cost = self._cost_of(plan, (_KEPT, _RESTORED, _CANDIDATE_RESTORED))
+        arms = [plans_of.EMPTY, plans_of.EMPTY, plan]
+        few = min(trials.rounds, trials.costs.shape.last_resort_rounds)
+        return trials.fits(cost + trials.replicates_seconds(arms, speed.HEADLINE_REPLICATES, few))
+
+    def _restored(self, plan: Plan) -> RestoredSteps | None:
+        """Single steps from where the unmodified script's started; None where a run did not end well."""
+        kept = self._runs_of(plan, [_KEPT])[_KEPT]
+        if not kept.kept_steps or not ran_through(kept):
+            return None
+        runs = self._runs_of(plan, [_RESTORED, _CANDIDATE_RESTORED])
+        if not all(map(ran_through, runs.values())):
+            return None
+        return RestoredSteps(kept, runs[_RESTORED], runs[_CANDIDATE_RESTORED])
+
+    def _judge_trajectory(self, plan: Plan) -> Parity | Failure:
         kinds, repeated = self._kinds(plan), self._repeated
         if self._proof_of(plan) == "rounding" and repeated is not None:
             found = self._judge_by(plan, self._few(plan), repeated)
@@ -174,6 +219,13 @@ class ParityProver(Prover):
         """Two runs of the unmodified script whose losses agreed, if replicates have shown that."""
         return self._trials.unmodified.repeated(self._trials.own_plan)
 
+    @property
+    def _amplifies(self) -> bool:
+        """Whether an earlier proof needed single steps: that of most other plans will, so that theirs run beside the
+        others of their runs."""
+        own = self._runs.get((plans_of.EMPTY, _RESTORED))
+        return own is not None and bool(own.restored_steps)
+
     def _few(self, plan: Plan) -> list[str]:
         """The runs without which there is no proof."""
         return [it for it in self._kinds(plan) if it not in _ONLY_FOR_NOISE]
@@ -184,7 +236,13 @@ class ParityProver(Prover):
         launches = [(_owner(plan, it), self._steps_of(plan, it)) for it in missing]
         return self._trials.costs.of_launches(launches, at_once=self._trials.launches_at_once)
 
-    def _judge_by(self, plan: Plan, kinds: Sequence[str], repeated: tuple[Run, Run] | None = None) -> Parity | Failure:
+    def _judge_by(
+        self,
+        plan: Plan,
+        kinds: Sequence[str],
+        repeated: tuple[Run, Run] | None = None,
+        restored: RestoredSteps | None = None,
+    ) -> Parity | Failure:
         runs = self._runs_of(plan, kinds)
         candidate = runs["candidate"]
         if not ran_through(candidate):
@@ -207,6 +265,7 @@ class ParityProver(Prover):
                 allowed=self._allowed(plan, runs["baseline"]),
                 samples_factor=self.samples_factor(plan),
                 changes_evaluation=any(self._levers[it.lever].changes_evaluation for it in plan.settings),
+                restored=restored,
             )
         )
 
@@ -219,6 +278,8 @@ class ParityProver(Prover):
             kinds.append(f"rounded to {_format_of(plan)}" if _changes_precision(plan) else "reference")
             if self._draws_otherwise(plan):
                 kinds.append("reseeded")
+            if self._amplifies:
+                kinds.append(_CANDIDATE_RESTORED)
         if proof == "behaviour":
             kinds += [self._with_seed(plan, whose, it) for it in range(_SEEDS) for whose in ("baseline", "candidate")]
         return tuple(kinds)
@@ -264,6 +325,9 @@ class ParityProver(Prover):
         if seed:
             watched = (WatchEvaluation(),) if self.samples_factor(plan) != 1 else ()
             return msgspec.structs.replace(plain, seed=plain.seed + 1 + int(seed.split()[0]), instruments=watched)
+        if kind in (_KEPT, _RESTORED, _CANDIDATE_RESTORED):
+            single = (WithoutDropout(), AlignRandomness(), *self._of_single_steps(kind))
+            return msgspec.structs.replace(plain, instruments=single)
         instruments: list[Instrument] = [WithoutDropout(), AlignRandomness(), CaptureGradients()]
         if self._trials.options.objective.metric == EVALUATION_SECONDS and not _is_first_step(kind):
             instruments += [WatchEvaluation(), *self._trials.instruments]  # the latter wait for an evaluation
@@ -276,6 +340,14 @@ class ParityProver(Prover):
         elif kind.startswith("rounded to "):
             instruments.append(RoundWeights(number_format=kind.removeprefix("rounded to ")))
         return msgspec.structs.replace(plain, instruments=tuple(instruments))
+
+    def _of_single_steps(self, kind: str) -> tuple[Instrument, ...]:
+        """What keeps steps spread evenly over the run, or starts them from where those that were kept started."""
+        if kind == _KEPT:
+            last = self.steps - 1
+            steps = {(row + 1) * last // (_SINGLE_STEPS + 1) for row in range(_SINGLE_STEPS)}
+            return (KeepSteps(steps=tuple(sorted(steps - {0})), most_bytes=_MOST_KEPT_BYTES),)
+        return (RestoreSteps(),) if kind == _CANDIDATE_RESTORED else (NudgeWeights(), RestoreSteps())
 
     def _seed_pairs(self, plan: Plan, runs: Mapping[str, Run]) -> tuple[tuple[Run, Run], ...]:
         if self._proof_of(plan) != "behaviour":

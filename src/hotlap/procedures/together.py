@@ -161,7 +161,7 @@ class Together:
         """
         sound = [it for it in parts if self._is_exact(it)]
         suspects = [it for it in parts if it not in sound]
-        plans = [plan_of([*sound, it]) for it in suspects]
+        plans = [_plan_among(parts, [*sound, it]) for it in suspects]
         if len(suspects) < 2 or not self._fits(*plans):
             return []
         self._prover.prepare(plans)
@@ -170,7 +170,7 @@ class Together:
 
     def _culprit(self, parts: Sequence[Part]) -> list[tuple[Part, Quality | Failure]]:
         """The lever whose results differ or cannot be verified, with its proof; none if the budget does not allow the
-        search.
+        search, or each passes with those that do.
 
         Of levers that together do not keep the results, half are proved next to those that do: either they contain the
         culprit, or they join the latter and it is among the rest. Those that change no rounding are beyond suspicion.
@@ -179,13 +179,15 @@ class Together:
         suspects = [it for it in parts if it not in sound]
         while len(suspects) > 1:
             half = suspects[: len(suspects) // 2]
-            if not self._fits(plan_of([*sound, *half])):
+            plan = _plan_among(parts, [*sound, *half])
+            if not self._fits(plan):
                 return []
-            if self._is_broken(self._prover.prove(plan_of([*sound, *half]))):
+            if self._is_broken(self._prover.prove(plan)):
                 suspects = half
             else:
                 sound, suspects = [*sound, *half], suspects[len(half) :]
-        return [(suspects[0], self._prover.prove(plan_of([*sound, *suspects])))]
+        last = self._prover.prove(_plan_among(parts, [*sound, *suspects]))
+        return [(suspects[0], last)] if self._is_broken(last) else []
 
     def _is_broken(self, found: Quality | Failure) -> bool:
         return isinstance(found, Failure) or not self._is_acceptable(found)
@@ -301,6 +303,11 @@ class Together:
         self._outcomes[setting.lever] = Outcome(
             lever=setting.lever, setting=setting, verdict=verdict, together_with=together_with, trial_seconds=seconds
         )
+
+
+def _plan_among(parts: Sequence[Part], chosen: Sequence[Part]) -> Plan:
+    """The plan of these parts, in the order that they have among all: without the others it needs no other proof."""
+    return plan_of([it for it in parts if it in chosen])
 
 
 def _is_hidden(quality: Quality | Failure) -> bool:

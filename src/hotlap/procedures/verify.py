@@ -12,7 +12,7 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_parts, compare_replicates, comparison_of, with_load
-from hotlap.experiment.costs import FEWEST_ROUNDS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT
+from hotlap.experiment.costs import FEWEST_ROUNDS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, LAST_RESORT_ROUNDS
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.failures import Failure
 from hotlap.experiment.prove import Prover
@@ -24,10 +24,6 @@ from hotlap.records import Comparison, CompileReport, Plan, Quality, Replicate, 
 
 MORE_REPLICATES = speed.ANALYSES[-1]
 """The second analysis, if the first is inconclusive, and the share of false positives that it may spend."""
-
-_LAST_RESORT_ROUNDS, _OF_LONG_BLOCKS = 5, 3
-_LONG_SECONDS = 1.0
-"""Three blocks of this length measure for longer than five usual ones."""
 
 _LAST_REPLICATES = 2
 """While more than that are to come, they make up for one that took long."""
@@ -80,10 +76,8 @@ def verification_cost(
 
 
 def last_resort_rounds(trials: Trials) -> int:
-    """Fewer rounds than usual, if no more fit: a verification with a wide interval is better than none. Of long blocks,
-    which slow steps make, the fewest."""
-    is_long = trials.costs.shape.round_seconds >= _LONG_SECONDS
-    return min(trials.rounds, _OF_LONG_BLOCKS if is_long else _LAST_RESORT_ROUNDS)
+    """Fewer rounds than usual, if no more fit: a verification with a wide interval is better than none."""
+    return min(trials.rounds, trials.costs.shape.last_resort_rounds)
 
 
 def can_verify(trials: Trials, prover: Prover, plan: Plan) -> bool:
@@ -109,7 +103,7 @@ def _fit_rounds(trials: Trials, arms: Sequence[Plan], replicates: int) -> None:
         seconds = trials.replicates_seconds(arms, replicates, rounds, compiles_all=first)
         return trials.fits(margin * (seconds + late_seconds))
 
-    for rounds in (trials.rounds, FEWEST_ROUNDS, _LAST_RESORT_ROUNDS, last_resort_rounds(trials)):
+    for rounds in (trials.rounds, FEWEST_ROUNDS, LAST_RESORT_ROUNDS, last_resort_rounds(trials)):
         if rounds <= trials.rounds and fit(rounds):
             trials.rounds = rounds
             return

@@ -7,11 +7,18 @@ compared only with runs that have the same one.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.script import CallSite
 from hotlap.records.workload import Plan, Setting
+
+FEWEST_KEPT_STEPS: Final = 5
+"""Fewer single steps say nothing about a training."""
+
+
+KEPT_STEPS: Final = "HOTLAP_KEPT_STEPS"
+"""The variable with the folder of :class:`KeepSteps` and :class:`RestoreSteps`."""
 
 
 class Observe(Record, frozen=True, kw_only=True, tag="observe"):
@@ -113,6 +120,21 @@ class ComputeInFloat64(Record, frozen=True, kw_only=True, tag="compute-in-float6
     """Everything is computed in float64."""
 
 
+class KeepSteps(Record, frozen=True, kw_only=True, tag="keep-steps"):
+    """Keeps what these steps (the first one is 0) start from and what they change, in place of what was kept before: as
+    many of them, evenly spaced, as fit into ``most_bytes``; none if these are fewer than :data:`FEWEST_KEPT_STEPS`.
+
+    The executor has a folder for that (:data:`KEPT_STEPS`), for as long as it lives.
+    """
+
+    steps: tuple[int, ...]
+    most_bytes: int
+
+
+class RestoreSteps(Record, frozen=True, kw_only=True, tag="restore-steps"):
+    """Starts the steps that were kept from what they started from, and compares what they change."""
+
+
 class ReseedAugmentation(Record, frozen=True, kw_only=True, tag="reseed-augmentation"):
     """What the data pipeline draws comes from another seed, but for aligned fetches; weights and sample order stay."""
 
@@ -205,6 +227,8 @@ Instrument: TypeAlias = (
     | NudgeWeights
     | RoundWeights
     | ComputeInFloat64
+    | KeepSteps
+    | RestoreSteps
     | ReseedAugmentation
     | ResizeBatches
     | LargestSamples

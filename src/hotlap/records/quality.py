@@ -46,7 +46,7 @@ class Sameness(Record, frozen=True, kw_only=True):
 class GateResult(Record, frozen=True, kw_only=True):
     """One parity gate: what was compared, the number found and the limit it had to keep."""
 
-    gate: Literal["G0", "G1", "G2", "G3", "G4"]
+    gate: Literal["G0", "G1", "G2", "G3", "G4", "G5"]
     passed: bool | None
     found: float | None = None
     limit: float | None = None
@@ -54,14 +54,20 @@ class GateResult(Record, frozen=True, kw_only=True):
 
 
 class Parity(Sameness, frozen=True, kw_only=True, tag="parity"):
-    """Whether training still produces the same results, over so many ``steps``."""
+    """Whether training still produces the same results, over so many ``steps``: of a whole run, or ``single_steps``
+    that started from where the baseline's did."""
 
     steps: int = 0
     gates: tuple[GateResult, ...] = ()
 
     @property
+    def single_steps(self) -> bool:
+        """Whether single steps show it, and not the losses of a whole run."""
+        return any(it.gate == "G5" and it.passed for it in self.gates)
+
+    @property
     def trajectory_limit(self) -> float | None:
-        return next((it.limit for it in self.gates if it.gate == "G3" and it.limit), None)
+        return next((it.limit for it in self.gates if it.gate == "G3" and it.limit and it.passed is not None), None)
 
     @property
     def compared(self) -> int:

@@ -212,6 +212,20 @@ class LoaderRate(Record, frozen=True, kw_only=True):
     error: str = ""
 
 
+class RestoredStep(Record, frozen=True, kw_only=True):
+    """A step (the first one is 0) that started from where the same step of another run did.
+
+    ``error`` is how far apart what both change of the weights is, as a share of its length in the other run, and
+    ``length_ratio`` how many times as long it is; both None where the other run's step changed nothing, or this one's
+    something that is not finite. Each weight counts by the other run's gradient: where that is rounding alone (a bias
+    before a batch normalization), so is what an optimizer like Adam makes of it.
+    """
+
+    step: int
+    error: float | None = None
+    length_ratio: float | None = None
+
+
 class Run(Record, frozen=True, kw_only=True):
     """One launch of the script, from its start to its end.
 
@@ -234,6 +248,8 @@ class Run(Record, frozen=True, kw_only=True):
     ``evaluations``, ``gradient_groups`` and ``block_costs`` are there where they were requested
     (:class:`hotlap.records.WatchEvaluation`, :class:`hotlap.records.MeasureGradientNoise`,
     :class:`hotlap.records.MeasureBlocks`).
+    Of ``kept_steps`` it was kept what they start from (:class:`hotlap.records.KeepSteps`); ``restored_steps`` started
+    from what was kept in another run (:class:`hotlap.records.RestoreSteps`).
     ``step_end_bytes`` is the memory in use at the end of each step, where it was requested
     (:class:`hotlap.records.WatchMemory`).
     ``wall_seconds`` excludes the time for which it was paused while others had their turns; the longest of these pauses
@@ -282,6 +298,8 @@ class Run(Record, frozen=True, kw_only=True):
     evaluations: tuple[HeldOutLoss, ...] = ()
     gradient_groups: tuple[GradientGroup, ...] = ()
     block_costs: tuple[BlockCost, ...] = ()
+    kept_steps: tuple[int, ...] = ()
+    restored_steps: tuple[RestoredStep, ...] = ()
     seed: int = 0
 
 

@@ -22,7 +22,7 @@ _PROOFS: dict[Proof, tuple[str, str]] = {
         "losses (of inference, outputs) must be identical to the last bit, or differ no more than two runs of the "
         "unmodified script do",
     ),
-    "rounding": ("rounding", "the same computation in another rounding: gates G0 to G3 must find no difference"),
+    "rounding": ("rounding", "the same computation in another rounding: gates G0 to G3 (or G5) must find nothing"),
     "behaviour": ("behaviour", "changes what is learned: tried only when allowed by name, with --allow"),
 }
 

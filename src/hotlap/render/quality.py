@@ -71,14 +71,15 @@ def quality_details(quality: Quality | None) -> list[str]:
         return []
     if not quality.verified or isinstance(quality, TaskQuality):
         return [text.sentence(quality.text)] if quality.text else []
-    found = next((gate.found for gate in quality.gates if gate.gate == "G3" and gate.found), None)
+    found = next((gate.found for gate in quality.gates if gate.gate == "G3" and gate.passed and gate.found), None)
     largest = f"The largest difference of the smoothed loss was {text.share(found)}." if found else ""
     beyond = text.one_line(quality.text).partition(". ")[2]
     return [line for line in (largest, text.sentence(beyond)) if line]
 
 
 def _of_training(parity: Parity) -> str:
-    over = f" over {text.count(parity.steps, 'step')}" if parity.steps else ""
+    kind = "single step" if parity.single_steps else "step"
+    over = f" over {text.count(parity.steps, kind)}" if parity.steps else ""
     if parity.verdict == "exact":
         return f"losses agree to the last bit{over}"
     if parity.verdict == "within":
@@ -113,4 +114,4 @@ def _limit(quality: Quality) -> float | None:
     """The limit that the trajectory (or else the last gate with a limit) had to keep, as a share."""
     gates = quality.gates if isinstance(quality, Parity) else ()
     limits = {gate.gate: gate.limit for gate in gates if gate.limit is not None and gate.passed}
-    return limits.get("G3", limits.get("G4", limits.get("G1")))
+    return next((limits[it] for it in ("G3", "G5", "G4", "G1") if it in limits), None)

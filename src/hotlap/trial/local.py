@@ -16,16 +16,19 @@ import msgspec
 
 from hotlap.records import (
     BUILT_ENGINES,
+    KEPT_STEPS,
     Assignment,
     CollectiveRates,
     CollectivesRequest,
     FileWrite,
     Isolation,
+    KeepSteps,
     LaunchRequest,
     Machine,
     Observe,
     Proceed,
     Replicate,
+    RestoreSteps,
     Run,
     SweepLoader,
     TurnRequest,
@@ -249,6 +252,8 @@ class LocalExecutor(OneSlot):
             self._greet(assignment.workload, environment)
         if assignment.workload.kind == "inference":
             environment[BUILT_ENGINES] = self._built_engines
+        if assignment.instrument(KeepSteps) is not None or assignment.instrument(RestoreSteps) is not None:
+            environment[KEPT_STEPS] = self._kept_steps
         run_directory = command.new_run_directory(self._directory)
         isolator, hooked = self._isolator, self._hooked
         freezer = DeviceFreezer(suspender) if suspender is not None else TreeFreezer()
@@ -262,10 +267,19 @@ class LocalExecutor(OneSlot):
         return KeptCode(self._stack.enter_context(owned_folder("hotlap-code-")) / "code")
 
     @cached_property
+    def _kept_steps(self) -> str:
+        """A folder next to the runs, as long as this executor lives: what is kept there may be too much for memory, in
+        which temporary folders may be."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        steps = os.path.realpath(self._stack.enter_context(owned_folder("hotlap-steps-", self._directory)))
+        self._isolator.shared_by_runs = (*self._isolator.shared_by_runs, steps)
+        return steps
+
+    @cached_property
     def _built_engines(self) -> str:
         """A temporary folder, as long as this executor lives, in which launches find what an engine built before."""
         engines = os.path.realpath(self._stack.enter_context(owned_folder("hotlap-engines-")))
-        self._isolator.shared_by_runs = (engines,)
+        self._isolator.shared_by_runs = (*self._isolator.shared_by_runs, engines)
         return engines
 
     @property

@@ -17,10 +17,21 @@ from hotlap.measure.parity.losses import INTENDED_STEPS, pair, percent
 from hotlap.measure.parity.noise import furthest, noise_explains
 from hotlap.measure.parity.ranks import exchanged_gradients, of_rank, on_every_rank, ranks_of
 from hotlap.measure.parity.repeatability import repeatability
-from hotlap.measure.parity.trajectory import FLOOR, exact_trajectory, limit_of, trajectory
+from hotlap.measure.parity.single_steps import single_steps
+from hotlap.measure.parity.trajectory import FLOOR, WIDEST_LIMIT, exact_trajectory, limit_of, trajectory
 from hotlap.records import GateResult, Parity, Proof, Quality, QualityVerdict, Run
 
 _SEVERITY: Mapping[QualityVerdict, int] = {"exact": 0, "within": 1, "not-verified": 2, "lost": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredSteps:
+    """Runs whose single steps started from where those of ``kept`` did, the unmodified script: with nudged initial
+    weights (``unmodified``), and with the lever."""
+
+    kept: Run
+    unmodified: Run
+    candidate: Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +48,7 @@ class ParityEvidence:
     declares to change; ``noisy`` says that other runs of the script show noise of its own, which only an exact lever
     needs to know. ``samples_factor`` is how many times as many samples a step of the candidate has: then learning is
     compared at equal samples. ``changes_evaluation`` says that the lever computes evaluations otherwise: then held-out
-    losses are compared too.
+    losses are compared too. ``restored`` is there where rounding alone moves losses too much (G5).
     """
 
     baseline: Run
@@ -55,6 +66,7 @@ class ParityEvidence:
     noisy: bool = False
     samples_factor: float = 1.0
     changes_evaluation: bool = False
+    restored: RestoredSteps | None = None
 
 
 def judge(evidence: ParityEvidence) -> Parity:
@@ -62,16 +74,23 @@ def judge(evidence: ParityEvidence) -> Parity:
 
     ``exact`` needs G0 and losses equal to the last bit, or within three times the baseline's own difference when that
     is not zero, and never less than 0.1 % where the script is noisy (the verdict is then ``within``). ``rounding``
-    needs G0, a repeatable baseline (G1) and G3; G2 where the gradients of the first step were captured. ``behaviour``
+    needs G0, a repeatable baseline (G1) and G3, or G5 where G3 stayed open for rounding; G2 where the gradients of the
+    first step were captured. ``behaviour``
     needs G0 and G4. A gate that fails means ``lost``; one that is needed and stayed open means ``not-verified``.
 
     Raises :class:`ValueError` without two runs of the unmodified script.
     """
     gates = tuple(_gates(evidence))
     verdict = _verdict(evidence, gates)
-    steps = pair(evidence.baseline, evidence.candidate).steps
+    steps = _compared_steps(evidence, gates)
     text = _sentence(verdict, evidence.proof, gates, steps)
     return Parity(verdict=verdict, proof=evidence.proof, steps=steps, gates=gates, text=text)
+
+
+def _compared_steps(evidence: ParityEvidence, gates: Sequence[GateResult]) -> int:
+    if evidence.restored is not None and any(it.gate == "G5" and it.passed for it in gates):
+        return len(evidence.restored.candidate.restored_steps)
+    return pair(evidence.baseline, evidence.candidate).steps
 
 
 def judge_exact(replicates: Sequence[Sequence[Run]]) -> Parity:
@@ -139,6 +158,11 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
     if differing is not None:
         yield differing
     yield on_every_rank(ranks_of(baseline, candidate), lambda rank: _trajectory_of(evidence, rank))
+    if evidence.restored is not None:
+        runs = evidence.restored
+        yield single_steps(
+            runs.kept, runs.unmodified, runs.candidate, changes_precision=evidence.changes_precision
+        )
 
 
 def _trajectory_of(evidence: ParityEvidence, rank: int) -> GateResult:
@@ -177,6 +201,14 @@ def needs_more_runs(parity: Parity) -> bool:
     the results are the same."""
     others = (it for it in parity.gates if it.gate not in {"G1", "G3"} and not _is_too_large(it))
     return parity.verdict not in {"exact", "within"} and all(it.passed is not False for it in others)
+
+
+def needs_single_steps(parity: Parity) -> bool:
+    """Whether all that is open is the trajectory, since rounding alone moves the script's losses too much."""
+    if parity.proof != "rounding" or parity.verdict != "not-verified":
+        return False
+    lacking = _lacking(parity.proof, parity.gates)
+    return lacking is not None and lacking.gate == "G3" and (lacking.limit or 0.0) > WIDEST_LIMIT
 
 
 def needs_more_nudges(parity: Parity) -> bool:
@@ -237,6 +269,8 @@ def _lacking(proof: Proof, gates: tuple[GateResult, ...]) -> GateResult | None:
     with paired seeds, which have a spread of their own (G4), nor if losses are bitwise identical.
     """
     optional = {"G2"}
+    if any(it.gate == "G5" and it.passed for it in gates):
+        optional.add("G3")
     if proof == "behaviour" or (proof == "exact" and gates[-1].found == 0):
         optional.add("G1")
     return next((it for it in gates if it.gate not in optional and it.passed is not True), None)
@@ -248,8 +282,12 @@ def _sentence(verdict: QualityVerdict, proof: Proof, gates: tuple[GateResult, ..
         return f"Training no longer produces the same results: {_lowered(failed.text)}" if failed else ""
     if verdict == "not-verified":
         lacking = _lacking(proof, gates)
-        return f"Not verified: {_lowered(lacking.text)}" if lacking else ""
+        besides = f" {gates[-1].text}" if gates[-1].gate == "G5" else ""
+        return f"Not verified: {_lowered(lacking.text)}{besides}" if lacking else ""
     last = gates[-1]
+    if last.gate == "G5":
+        why = next(it.text for it in gates if it.gate == "G3")
+        return f"No difference found within {percent(last.limit or 0.0)} in {last.text} {why}"
     if verdict == "exact":
         text = last.text
     elif last.gate == "G4":
