@@ -391,3 +391,12 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"hotlap {hotlap.__version__}\n"
+
+
+def test_levers_that_are_named_one_by_one_are_all_tried(work: Path) -> None:
+    search = Recorder(fakes.FINISHED)
+    named = ["--only", "loader", "--only", "compile,loader", "--skip", "huge-pages", "--skip=compile"]
+    assert main(["tune", "--quiet", *named, "train.py"], engine=engine(search)) == 0
+    assert search.options is not None
+    assert search.options.only == ("loader", "compile") and search.options.skip == ("huge-pages", "compile")
+    assert search.options.repeated == tuple(named)

@@ -10,7 +10,7 @@ import argparse
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hotlap.cli import screen
 from hotlap.errors import UsageError
@@ -221,6 +221,20 @@ def share(text: str) -> float:
 def names(text: str) -> tuple[str, ...]:
     """Parse ``a,b`` as names, without blanks, empty names and duplicates."""
     return tuple(dict.fromkeys(name for name in (part.strip() for part in text.split(",")) if name))
+
+
+class AddNames(argparse.Action):
+    """Adds the names to those that were given before by the same option."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest) or ()
+        setattr(namespace, self.dest, tuple(dict.fromkeys((*before, *values))))
 
 
 def whole(least: int, text: str) -> int:

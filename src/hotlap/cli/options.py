@@ -192,15 +192,14 @@ def add_isolation_options(parser: Parser) -> None:
 def add_lever_options(parser: Parser, *, of_calls: bool = False) -> None:
     """Add the options that choose levers; ``of_calls``: those of a model's calls, which load no samples."""
     group = parser.add_argument_group("the levers (`hotlap levers` lists them)")
-    group.add_argument("--only", type=arguments.names, default=(), metavar="A,B", help="try only these")
-    group.add_argument("--skip", type=arguments.names, default=(), metavar="A,B", help="do not try these")
-    group.add_argument(
-        "--allow",
-        type=arguments.names,
-        default=(),
-        metavar="A,B",
-        help="also try these, although they change what is learned",
-    )
+    for flag, what in (
+        ("--only", "try only these"),
+        ("--skip", "do not try these"),
+        ("--allow", "also try these, although they change what is learned"),
+    ):
+        group.add_argument(
+            flag, type=arguments.names, action=arguments.AddNames, default=(), metavar="A,B", help=what
+        )
     if of_calls:
         return
     group.add_argument(
