@@ -121,12 +121,15 @@ def test_single_steps_leave_time_for_the_verification() -> None:
     script = FakeScript(effects=effects, nudge=0.03, startup_seconds=4.0, **QUIET)  # type: ignore[arg-type]
     ample = Restoring(script, {})
     assert chosen(search(ample, "half")) == {"half", "feed"}
-    ended = []
+    ended, said = [], False
     for share in (0.44, 0.47, 0.50, 0.52, 0.54, 0.56, 0.58, 0.60, 0.62, 0.8):
         executor = Restoring(script, {})
         study = search(executor, "half", budget_seconds=share * ample.seconds)
         ended.append((bool(executor.of(KeepSteps)), study.verification is not None))
+        reason = getattr(outcomes(study)["half"].verdict, "reason", "")
+        said |= "left no time to compare single steps" in reason
     assert (True, False) not in ended and (False, True) in ended and (True, True) in ended, ended
+    assert said, "why they were not compared"
 
 
 def test_what_was_proved_by_itself_is_not_proved_again_where_the_others_are_dropped() -> None:
@@ -140,3 +143,18 @@ def test_what_was_proved_by_itself_is_not_proved_again_where_the_others_are_drop
     candidates = [it for it in executor.of(RestoreSteps) if it.plan.settings]
     names = [frozenset(one.lever for one in it.plan.settings) for it in candidates]
     assert len(names) == len(set(names)), names
+
+
+class OnTwoHosts(Restoring):
+    """Two nodes of a cluster: a launch may be on either, and what one kept is not on the other."""
+
+    def slots(self) -> tuple[str, ...]:
+        return ("first", "second")
+
+
+def test_single_steps_are_compared_on_one_host_only() -> None:
+    executor = OnTwoHosts(CHAOTIC, {})
+    study = search(executor, "half")
+    assert not executor.of(KeepSteps)
+    verdict = outcomes(study)["half"].verdict
+    assert isinstance(verdict, NotVerified) and "of one process on one host only" in verdict.reason

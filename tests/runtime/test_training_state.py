@@ -60,7 +60,8 @@ def test_the_next_step_is_the_same(kind: str, tmp_path: Path) -> None:
     theirs.state.load(tmp_path / "state.npz")
     batch = torch.randn(5, 3, 8, 8)
     assert ours.step(batch) == theirs.step(batch) and same(ours, theirs)
-    assert (tmp_path / "state.npz").stat().st_size > ours.state.size_in_bytes
+    changes = sum(2 * 8 * it.numel() for it in ours.state.sampled_weights())
+    assert (tmp_path / "state.npz").stat().st_size > ours.state.size_in_bytes - changes > 0
 
 
 def test_other_forms_take_the_values_over_as_they_are(tmp_path: Path) -> None:

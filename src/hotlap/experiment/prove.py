@@ -174,23 +174,29 @@ class ParityProver(Prover):
 
     def _judge(self, plan: Plan) -> Parity | Failure:
         found = self._judge_trajectory(plan)
-        if isinstance(found, Failure) or not needs_single_steps(found) or not self._can_restore(plan):
+        if isinstance(found, Failure) or not needs_single_steps(found):
             return found
+        obstacle = self._why_no_single_steps(plan)
+        if obstacle:
+            return msgspec.structs.replace(found, text=f"{found.text} {obstacle}")
         restored = self._restored(plan)
         if restored is None:
             return found
         known = [it for it in (*self._kinds(plan), *NUDGES) if (_owner(plan, it), it) in self._runs]
         return self._judge_by(plan, list(dict.fromkeys(known)), restored=restored)
 
-    def _can_restore(self, plan: Plan) -> bool:
-        """Whether one process trains, on this host, and single steps and a verification after them still fit."""
+    def _why_no_single_steps(self, plan: Plan) -> str:
+        """Why single steps cannot be compared; empty where one process trains, on this host, and there is time for them
+        and a verification after them."""
         trials = self._trials
         if not trials.has_one_process or trials.executor.slots > 1:
-            return False
+            return "Single steps, which show more, are compared of one process on one host only."
         cost = self._cost_of(plan, (_KEPT, _RESTORED, _CANDIDATE_RESTORED))
         arms = [plans_of.EMPTY, plans_of.EMPTY, plan]
         few = min(trials.rounds, trials.costs.shape.last_resort_rounds)
-        return trials.fits(cost + trials.replicates_seconds(arms, speed.HEADLINE_REPLICATES, few))
+        if trials.fits(cost + trials.replicates_seconds(arms, speed.HEADLINE_REPLICATES, few)):
+            return ""
+        return "The budget left no time to compare single steps, which show more."
 
     def _restored(self, plan: Plan) -> RestoredSteps | None:
         """Single steps from where the unmodified script's started; None where a run did not end well."""

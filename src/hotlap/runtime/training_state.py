@@ -18,6 +18,8 @@ from hotlap.runtime.whole_gradients import unwrapped
 MOST_OF_A_WEIGHT = 65_536
 """So many elements of each weight, evenly spaced, show how a step changes it."""
 
+_WIDE_BYTES = 8
+
 UNREADABLE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile)
 """What reading a damaged file, or one that is gone, raises."""
 
@@ -41,8 +43,10 @@ class TrainingState:
 
     @property
     def size_in_bytes(self) -> int:
-        """How large a file with this state is."""
-        return sum(it.numel() * it.element_size() for it in self._tensors())
+        """How much a file with this state takes, and one with what a step changes, and the gradients, of the sampled
+        elements."""
+        state = sum(it.numel() * it.element_size() for it in self._tensors())
+        return state + sum(2 * _WIDE_BYTES * _sampled(it).numel() for it in self.weights())
 
     def save(self, path: Path) -> None:
         """Raises :class:`OSError` if it cannot be written, and :class:`OtherState` if it has a form that no array of

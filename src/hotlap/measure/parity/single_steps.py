@@ -50,7 +50,7 @@ def single_steps(baseline: Run, restored: Run, candidate: Run, *, changes_precis
     whether that brings back all that a step depends on. ``passed`` is None where it does not, or with too few such
     steps, and where the candidate's differ: in a script like that only a step that does the same is evidence.
     """
-    own, theirs = _differences(baseline, restored), _differences(baseline, candidate)
+    own, theirs = differences(baseline, restored), differences(baseline, candidate)
     if len(own.losses) < FEWEST_KEPT_STEPS or len(theirs.losses) < FEWEST_KEPT_STEPS:
         return _open("Too few single steps could be started from where the unmodified script's did.")
     if own.exceeded(_SAME_PRECISION):
@@ -66,7 +66,7 @@ def single_steps(baseline: Run, restored: Run, candidate: Run, *, changes_precis
 
 
 @dataclass(frozen=True, slots=True)
-class _Differences:
+class StepDifferences:
     """For each step: the relative difference of its loss, and how what it changes differs in direction and length."""
 
     losses: tuple[float, ...]
@@ -80,7 +80,13 @@ class _Differences:
 
     @property
     def median_error(self) -> float:
+        """How far apart what a step changes is, in the median step."""
         return median(self.errors)
+
+    @property
+    def largest_error(self) -> float:
+        """The same in the step in which it is farthest."""
+        return max(self.errors)
 
     @property
     def length_error(self) -> float:
@@ -93,7 +99,7 @@ class _Differences:
             ("losses differ", "on average", self.loss_error, FLOOR),
             ("the loss of one differs", "", max(map(abs, self.losses)), LARGEST_LOSS_ERROR),
             ("what a step changes of the weights differs", "in the median", self.median_error, allowed.median),
-            ("what one changes of the weights differs", "", max(self.errors), allowed.largest),
+            ("what one changes of the weights differs", "", self.largest_error, allowed.largest),
             ("what a step changes is longer or shorter", "on average", self.length_error, LENGTH_TOLERANCE),
         )
         for what, where, found, limit in compared:
@@ -103,7 +109,7 @@ class _Differences:
         return ""
 
 
-def _differences(baseline: Run, other: Run) -> _Differences:
+def differences(baseline: Run, other: Run) -> StepDifferences:
     """Those of the steps whose loss is known; infinite where the other's loss or change is not finite or not there.
 
     Losses are relative to the baseline's around that step, as those of G3 are.
@@ -116,7 +122,7 @@ def _differences(baseline: Run, other: Run) -> _Differences:
         loss = _loss(other, step)
         return (loss - known[step]) / scales[step] if loss is not None and scales[step] else math.inf
 
-    return _Differences(
+    return StepDifferences(
         losses=tuple(difference(it.step) for it in rows),
         errors=tuple(math.inf if it.error is None else it.error for it in rows),
         lengths=tuple(it.length_ratio or math.inf for it in rows),

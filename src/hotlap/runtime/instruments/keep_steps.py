@@ -16,8 +16,7 @@ STATE, CHANGE = "state.npz", "change.npz"
 def install(place: Place, asked: KeepSteps) -> None:
     """At the end of the step before, and at its own end."""
     folder = Path(os.environ[KEPT_STEPS])
-    for path in folder.glob("*.npz"):
-        path.unlink()
+    _clear(folder)
     keeper = _Keeper(place, asked, folder)
     place.hooks.after_optimizer.append(keeper.state.optimizers.append)
     place.hooks.before_update.append(keeper.before_update)
@@ -83,5 +82,13 @@ class _Keeper:
         return self._folder / f"{step}-{name}"
 
     def _give_up(self, text: str) -> None:
+        """Nothing of it stays: the disk may be full."""
         self._place.hooks.note(text)
+        self._place.hooks.found.pop("kept_steps", None)
         self._wanted, self._running = (), None
+        _clear(self._folder)
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.glob("*.npz"):
+        path.unlink(missing_ok=True)
