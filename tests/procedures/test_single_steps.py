@@ -16,6 +16,7 @@ from hotlap.plan import setting
 from hotlap.procedures.search import tune
 from hotlap.records import (
     Assignment,
+    CaptureGradients,
     KeepSteps,
     NotVerified,
     NudgeWeights,
@@ -24,6 +25,7 @@ from hotlap.records import (
     RestoredStep,
     RestoreSteps,
     Run,
+    ScriptFacts,
     Study,
 )
 
@@ -158,3 +160,20 @@ def test_single_steps_are_compared_on_one_host_only() -> None:
     assert not executor.of(KeepSteps)
     verdict = outcomes(study)["half"].verdict
     assert isinstance(verdict, NotVerified) and "of one process on one host only" in verdict.reason
+
+
+class Normalizing(Restoring):
+    """A network with batch normalizations."""
+
+    def _facts(self, arm: Assignment) -> ScriptFacts:
+        facts = super()._facts(arm)
+        return msgspec.structs.replace(facts, models=(msgspec.structs.replace(facts.models[0], batch_norms=4),))
+
+
+def test_the_repeat_of_a_network_that_normalizes_batches_keeps_its_steps() -> None:
+    """No launch is made for that alone."""
+    executor, plain = Normalizing(CHAOTIC, {"half": 1e-6}), Restoring(CHAOTIC, {"half": 1e-6})
+    assert chosen(search(executor, "half")) == chosen(search(plain, "half")) == {"half"}
+    (kept_run,) = executor.of(KeepSteps)
+    assert kept_run.instrument(CaptureGradients) is not None and not kept_run.plan.settings
+    assert executor.launches == plain.launches - 1

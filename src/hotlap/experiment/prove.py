@@ -191,7 +191,7 @@ class ParityProver(Prover):
         trials = self._trials
         if not trials.has_one_process or trials.executor.slots > 1:
             return "Single steps, which show more, are compared of one process on one host only."
-        cost = self._cost_of(plan, (_KEPT, _RESTORED, _CANDIDATE_RESTORED))
+        cost = self._cost_of(plan, (self._keeping, _RESTORED, _CANDIDATE_RESTORED))
         arms = [plans_of.EMPTY, plans_of.EMPTY, plan]
         few = min(trials.rounds, trials.costs.shape.last_resort_rounds)
         if trials.fits(cost + trials.replicates_seconds(arms, speed.HEADLINE_REPLICATES, few)):
@@ -200,7 +200,7 @@ class ParityProver(Prover):
 
     def _restored(self, plan: Plan) -> RestoredSteps | None:
         """Single steps from where the unmodified script's started; None where a run did not end well."""
-        kept = self._runs_of(plan, [_KEPT])[_KEPT]
+        kept = self._runs_of(plan, [self._keeping])[self._keeping]
         if not kept.kept_steps or not ran_through(kept):
             return None
         runs = self._runs_of(plan, [_RESTORED, _CANDIDATE_RESTORED])
@@ -224,6 +224,16 @@ class ParityProver(Prover):
     def _repeated(self) -> tuple[Run, Run] | None:
         """Two runs of the unmodified script whose losses agreed, if replicates have shown that."""
         return self._trials.unmodified.repeated(self._trials.own_plan)
+
+    @property
+    def _keeping(self) -> str:
+        """The run that keeps what its steps start from: the repeat of a script that probably amplifies rounding, since
+        its model has batch normalizations, or a run for that alone."""
+        return "again" if self._has_batch_norms and (plans_of.EMPTY, "again") in self._runs else _KEPT
+
+    @property
+    def _has_batch_norms(self) -> bool:
+        return any(it.batch_norms for it in self._situation.facts.models)
 
     @property
     def _amplifies(self) -> bool:
@@ -337,6 +347,8 @@ class ParityProver(Prover):
         instruments: list[Instrument] = [WithoutDropout(), AlignRandomness(), CaptureGradients()]
         if self._trials.options.objective.metric == EVALUATION_SECONDS and not _is_first_step(kind):
             instruments += [WatchEvaluation(), *self._trials.instruments]  # the latter wait for an evaluation
+        if kind == "again" and self._has_batch_norms and self._trials.has_one_process:
+            instruments += self._of_single_steps(_KEPT)
         if whose in NUDGES:
             instruments.append(NUDGES[whose])
         elif whose == "reference":
