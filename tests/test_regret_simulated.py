@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 from bench.regret import simulated
-from bench.regret.scripts import CASES, FUSED, HALF, HUGE_PAGES, KEPT_MEMORY
+from bench.regret.scripts import CASES, COMPILE, FUSED, HALF, HUGE_PAGES, KEPT_MEMORY
 
 from hotlap.levers.api import validate
-from hotlap.records import Plan
+from hotlap.records import Assignment, Plan, TurnRequest
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -38,6 +39,28 @@ def test_a_process_that_switches_keeps_the_memory_that_it_freed() -> None:
     """So what answers the costliest finding is found, with what it needs besides, in four minutes."""
     plans = [simulated.searched("lstm", "shared", 4.0, seed)[0] for seed in range(6)]
     assert sum({HALF, KEPT_MEMORY} <= set(it.settings) for it in plans) >= 4, plans
+
+
+@pytest.mark.parametrize("seed", [5001, 5013, 5014])
+def test_what_answers_a_finding_is_measured_on_top_though_a_replicate_is_as_noisy(seed: int) -> None:
+    """The loader can save a tenth, and costs no proof: it needs less evidence than what answers nothing."""
+    plan, _, _ = simulated.searched("resnet", "shared", 7.0, seed)
+    assert "loader" in {it.lever for it in plan.settings}, plan
+
+
+@pytest.mark.parametrize(("arms", "expected"), [(1, 10.0), (2, 10.0), (4, 20.0)])
+def test_arms_start_beside_each_other_and_load_what_was_compiled(arms: int, expected: float) -> None:
+    script = replace(CASES["gpt"].script, startup_seconds=10.0)
+    executor = simulated.OnTwoCores(script, simulated.MACHINES["shared"], seed=0)
+
+    def starts(plan: Plan) -> list[float]:
+        assignments = tuple(Assignment(workload=simulated.WORKLOAD, plan=plan) for _ in range(arms))
+        return [it.startup_seconds for it in executor.take_turns(TurnRequest(arms=assignments, rounds=3)).runs]
+
+    assert starts(Plan()) == [expected] * arms
+    compiled = Plan(settings=(COMPILE,))
+    assert starts(compiled) == [expected + 20.0] * arms
+    assert starts(compiled) == pytest.approx([expected + 20.0 * simulated.LOADING_SHARE] * arms)
 
 
 def test_the_page_counts_what_was_found(tmp_path: Path) -> None:

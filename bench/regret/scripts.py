@@ -163,12 +163,13 @@ CASES: Mapping[str, Case] = MappingProxyType(
         ),
         "resnet": Case(
             Script(
-                data=0.001,
-                compute=0.055,
+                data=0.006,
+                compute=0.05,
                 optimizer=0.004,
-                startup_seconds=4.0,
+                startup_seconds=3.0,
                 has_loader=True,
                 effects={
+                    HALF: _on(0.82, optimizer=1.0),
                     CHANNELS_LAST: _on(0.975, optimizer=1.0),
                     MEDIUM: _on(),
                     FUSED: _on(0.99, optimizer=0.5),
@@ -177,11 +178,12 @@ CASES: Mapping[str, Case] = MappingProxyType(
                     COMPILE: _on(1.03, optimizer=1.0, seconds=20.0),
                     HUGE_PAGES: _on(0.95),
                     KEPT_MEMORY: _on(0.978),
-                    ONE_WORKER: _on(0.998, optimizer=1.0, data=0.3),
-                    TWO_WORKERS: _on(1.03, data=0.2),
+                    ONE_WORKER: _on(1.0, data=0.1),
+                    TWO_WORKERS: _on(1.03, data=0.1),
                 },
+                together={(HALF, CHANNELS_LAST): 0.92},
             ),
-            ((_OPTIMIZER, at_most(0.06)),),
+            ((_PRECISION, at_most(0.3)), (_OPTIMIZER, at_most(0.06)), (("loader",), exactly(0.1))),
         ),
     }
 )

@@ -44,7 +44,7 @@ def with_the_best_on_top(
     if not any(it.comparison is not None for it in found.parts):
         return found
     found = with_kept_memory(trials, prover, found, prospects, noise)
-    promising = _promising(trials, draft, found, prospects, noise)
+    promising = _promising(trials, draft, prover, found, prospects, noise)
     is_limited = bool(trials.options.goal.objective.limits)
     likely = [it for it in promising if not is_limited and _is_likely(draft, prover, it)]
     if len(likely) > max(1, _measured_at_once(trials, prover, found, promising)):
@@ -164,7 +164,7 @@ def _seen_twice(
 
 
 def _promising(
-    trials: Trials, draft: StudyDraft, found: Composition, prospects: Sequence[Prospect], noise: float
+    trials: Trials, draft: StudyDraft, prover: Prover, found: Composition, prospects: Sequence[Prospect], noise: float
 ) -> Sequence[Prospect]:
     """The levers that may be worth having on top, with their best setting, most promising first.
 
@@ -174,7 +174,13 @@ def _promising(
     freed = math.prod(it.comparison.speed.speedup.value for it in found.parts if it.comparison is not None)
     firsts = {name: choices[0] for name, choices in found.left.items()}
     launched = [it for it in split(prospects)[1] if it.lever.name in firsts]
-    worth = [it for it in launched if _promises(trials, it.bound, firsts[it.lever.name], freed, noise)]
+
+    def promises(it: Prospect) -> bool:
+        """Of a likely lever, which needs less evidence, less must be possible."""
+        own_noise = noise * (_STANDARD_ERROR if _is_likely(draft, prover, it) else 1.0)
+        return _promises(trials, it.bound, firsts[it.lever.name], freed, own_noise)
+
+    worth = [it for it in launched if promises(it)]
 
     def order(it: Prospect) -> tuple[bool, float, int]:
         answers = any(precedence(draft.study.findings, it.lever.name))
