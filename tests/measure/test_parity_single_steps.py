@@ -139,3 +139,33 @@ def test_other_gates_still_count() -> None:
     others = msgspec.structs.replace(run(scaled(1.05)), invariants=Invariants(samples=(16,) * STEPS))
     found = judge(evidence(candidate=others, restored=RestoredSteps(run(), run(), run())))
     assert isinstance(found, Parity) and found.verdict == "lost"
+
+
+def of_tensors(*rows: tuple[float | None, ...]) -> Run:
+    """So far apart is what each step changes of each tensor; the rows repeat."""
+    whole = run(error=1e-4)
+    steps = [
+        msgspec.structs.replace(it, tensor_errors=rows[number % len(rows)])
+        for number, it in enumerate(whole.restored_steps)
+    ]
+    return msgspec.structs.replace(whole, restored_steps=tuple(steps))
+
+
+@pytest.mark.parametrize(
+    ("candidate", "keeps_precision", "changes_precision"),
+    [
+        (of_tensors((1e-6, 0.005)), True, True),
+        (of_tensors((1e-6, 0.05)), None, True),
+        (of_tensors((1e-6, 0.5)), None, None),
+        (of_tensors((0.0, 1e-6), (0.0, 1e-6), (0.5, 1e-6)), True, True),
+        (of_tensors((0.0, None), (0.0, None), (0.0, 0.5)), True, True),
+        (of_tensors((0.0, 0.5), (0.0, 0.5), (0.0, None)), None, None),
+        (of_tensors(()), True, True),
+    ],
+)
+def test_no_tensor_may_hide_in_the_whole(
+    candidate: Run, keeps_precision: bool | None, changes_precision: bool | None
+) -> None:
+    """In a deep network one gradient that is lost moves the whole by next to nothing."""
+    assert passed(candidate) is keeps_precision
+    assert passed(candidate, changes_precision=True) is changes_precision

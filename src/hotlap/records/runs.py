@@ -218,12 +218,14 @@ class RestoredStep(Record, frozen=True, kw_only=True):
     ``error`` is how far apart what both change of the weights is, as a share of its length in the other run, and
     ``length_ratio`` how many times as long it is; both None where the other run's step changed nothing, or this one's
     something that is not finite. Each weight counts by the other run's gradient: where that is rounding alone (a bias
-    before a batch normalization), so is what an optimizer like Adam makes of it.
+    before a batch normalization), so is what an optimizer like Adam makes of it. ``tensor_errors`` are the errors of
+    each of the model's tensors by itself, None for one that hardly counts.
     """
 
     step: int
     error: float | None = None
     length_ratio: float | None = None
+    tensor_errors: tuple[float | None, ...] = ()
 
 
 class Run(Record, frozen=True, kw_only=True):

@@ -46,7 +46,7 @@ class TrainingState:
         """How much a file with this state takes, and one with what a step changes, and the gradients, of the sampled
         elements."""
         state = sum(it.numel() * it.element_size() for it in self._tensors())
-        return state + sum(2 * _WIDE_BYTES * _sampled(it).numel() for it in self.weights())
+        return int(state + sum(2 * _WIDE_BYTES * _sampled(it).numel() for it in self.weights()))
 
     def save(self, path: Path) -> None:
         """Raises :class:`OSError` if it cannot be written, and :class:`OtherState` if it has a form that no array of

@@ -28,17 +28,19 @@ LENGTH_TOLERANCE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class _Errors:
-    """The largest errors allowed of what a step changes: in half of the steps, and in any of them."""
+    """The largest errors allowed of what a step changes: in half of the steps, and in any of them; and of what it
+    changes of one tensor, in half of the steps."""
 
     median: float
     largest: float
+    tensor: float
 
 
-_SAME_PRECISION = _Errors(0.001, 0.05)
+_SAME_PRECISION = _Errors(0.001, 0.05, 0.01)
 """A sum in another order changes nearly nothing, but an activation may cross a threshold, and its share of a gradient
 comes or goes as a whole."""
 
-_OTHER_PRECISION = _Errors(0.02, math.sqrt(2 * (1 - 0.95)))
+_OTHER_PRECISION = _Errors(0.02, math.sqrt(2 * (1 - 0.95)), 0.15)
 """The largest is that of vectors of equal length with a cosine of 0.95: in the first steps of a training, gradients
 cancel out, and rounding to a lower precision changes what is left of them by more than later."""
 
@@ -72,6 +74,14 @@ class StepDifferences:
     losses: tuple[float, ...]
     errors: tuple[float, ...]
     lengths: tuple[float, ...]
+    tensors: tuple[tuple[float | None, ...], ...] = ()
+
+    @property
+    def tensor_error(self) -> float:
+        """How far apart what a step changes of one tensor is, in its median step: of the tensor that differs most. One
+        that hardly counts in most of the steps is left out."""
+        columns = [[it for it in own if it is not None] for own in zip(*self.tensors, strict=True)]
+        return max((median(it) for it in columns if len(it) > len(self.tensors) / 2), default=0.0)
 
     @property
     def loss_error(self) -> float:
@@ -100,6 +110,7 @@ class StepDifferences:
             ("the loss of one differs", "", max(map(abs, self.losses)), LARGEST_LOSS_ERROR),
             ("what a step changes of the weights differs", "in the median", self.median_error, allowed.median),
             ("what one changes of the weights differs", "", self.largest_error, allowed.largest),
+            ("what a step changes of one tensor differs", "in the median", self.tensor_error, allowed.tensor),
             ("what a step changes is longer or shorter", "on average", self.length_error, LENGTH_TOLERANCE),
         )
         for what, where, found, limit in compared:
@@ -126,7 +137,14 @@ def differences(baseline: Run, other: Run) -> StepDifferences:
         losses=tuple(difference(it.step) for it in rows),
         errors=tuple(math.inf if it.error is None else it.error for it in rows),
         lengths=tuple(it.length_ratio or math.inf for it in rows),
+        tensors=_of_tensors([it.tensor_errors for it in rows]),
     )
+
+
+def _of_tensors(rows: Sequence[tuple[float | None, ...]]) -> tuple[tuple[float | None, ...], ...]:
+    """The same for each tensor; of as many as all steps have."""
+    count = min(map(len, rows), default=0)
+    return tuple(row[:count] for row in rows)
 
 
 def _loss(run: Run, step: int) -> float | None:

@@ -15,6 +15,9 @@ from hotlap.runtime.instruments.api import Place
 from hotlap.runtime.instruments.keep_steps import CHANGE, STATE
 from hotlap.runtime.training_state import UNREADABLE, OtherState, TrainingState
 
+_COUNTS = 1e-4
+"""A tensor counts by itself whose change has this share of the length of the whole; of others it may be rounding."""
+
 
 def install(place: Place, asked: RestoreSteps) -> None:
     """At the end of the step before, and at its own end."""
@@ -51,7 +54,7 @@ class _Restorer:
         import numpy
 
         shares, after, tensor = self.state.shares(), self.state.sampled_weights(), self._place.hooks.torch.from_numpy
-        squares = own_squares = squared_errors = 0.0
+        squares, own_squares, squared_errors = ([0.0] * len(shares) for _ in range(3))
         path = self._folder / f"{step}-{CHANGE}"
         with path.open("rb") as file, numpy.load(file, allow_pickle=False) as rows:
             for row, share in enumerate(shares):
@@ -59,11 +62,18 @@ class _Restorer:
                     continue
                 gradient, theirs = tensor(rows[f"gradient {row}"]), tensor(rows[f"{row}"])
                 ours = after[row] - before[row]
-                squares += share * float(((gradient * theirs) ** 2).sum())
-                own_squares += share * float(((gradient * ours) ** 2).sum())
-                squared_errors += share * float(((gradient * (ours - theirs)) ** 2).sum())
-        if not (squares and math.isfinite(own_squares)):
+                squares[row] = share * float(((gradient * theirs) ** 2).sum())
+                own_squares[row] = share * float(((gradient * ours) ** 2).sum())
+                squared_errors[row] = share * float(((gradient * (ours - theirs)) ** 2).sum())
+        whole, own = math.fsum(squares), math.fsum(own_squares)
+        if not (whole and math.isfinite(own)):
             return RestoredStep(step=step)
         return RestoredStep(
-            step=step, error=math.sqrt(squared_errors / squares), length_ratio=math.sqrt(own_squares / squares)
+            step=step,
+            error=math.sqrt(math.fsum(squared_errors) / whole),
+            length_ratio=math.sqrt(own / whole),
+            tensor_errors=tuple(
+                math.sqrt(error / size) if size > _COUNTS**2 * whole else None
+                for error, size in zip(squared_errors, squares, strict=True)
+            ),
         )
