@@ -12,6 +12,7 @@ import pytest
 
 from hotlap.levers.api import find
 from hotlap.levers.support.situations import make_setting
+from hotlap.measure.parity.single_steps import single_steps
 from hotlap.measure.parity.verdict import ParityEvidence, judge
 from hotlap.plan import EMPTY
 from hotlap.records import (
@@ -19,10 +20,14 @@ from hotlap.records import (
     Assignment,
     CaptureGradients,
     ComputeInFloat64,
+    GateResult,
+    Instrument,
+    KeepSteps,
     LaunchRequest,
     NudgeWeights,
     Parity,
     Plan,
+    RestoreSteps,
     Run,
     Setting,
     Stopped,
@@ -33,6 +38,7 @@ from hotlap.trial.local import LocalExecutor
 
 TRAINER = Path(__file__).with_name("trainer.py")
 STEPS_COMPARED = 120
+STEPS_KEPT = tuple(range(9, STEPS_COMPARED - 1, 10))
 
 
 class Lab:
@@ -40,7 +46,9 @@ class Lab:
 
     def __init__(self, directory: Path) -> None:
         self.executor = LocalExecutor(directory)
+        self._directory = directory
         self._runs: dict[tuple[str, ...], Run] = {}
+        self._kept: dict[str, tuple[LocalExecutor, Run, Run]] = {}
 
     def assignment(self, *words: str, plan: Plan = EMPTY) -> Assignment:
         workload = Workload(
@@ -75,6 +83,31 @@ class Lab:
                 changes_precision=changes_precision,
             )
         )
+
+    def single_steps(self, setting: Setting, model: str) -> GateResult:
+        """The lever's single steps against the unmodified trainer's (G5)."""
+        changes_precision = any(name in ("dtype", "precision") for name, _ in setting.values)
+        executor, kept, own = self.kept(model)
+        candidate = self._single(executor, model, RestoreSteps(), plan=Plan(settings=(setting,)))
+        return single_steps(kept, own, candidate, changes_precision=changes_precision)
+
+    def kept(self, model: str) -> tuple[LocalExecutor, Run, Run]:
+        """The executor that keeps what this model's steps start from, the run that they are of, and one from nudged
+        weights that starts there."""
+        if model not in self._kept:
+            executor = LocalExecutor(self._directory / model)
+            kept = self._single(executor, model, KeepSteps(steps=STEPS_KEPT, most_bytes=10**9))
+            self._kept[model] = executor, kept, self._single(executor, model, NudgeWeights(), RestoreSteps())
+        return self._kept[model]
+
+    def _single(self, executor: LocalExecutor, model: str, *instruments: Instrument, plan: Plan = EMPTY) -> Run:
+        assignment = msgspec.structs.replace(
+            self.assignment("--model", model, plan=plan),
+            instruments=(WithoutDropout(), AlignRandomness(), *instruments),
+        )
+        run = executor.launch(LaunchRequest(assignment=assignment, steps=STEPS_COMPARED))
+        assert isinstance(run.ending, Stopped), run.ending
+        return run
 
     def _compared(self, kind: str, model: str, setting: Setting | None = None) -> Run:
         key = (kind, model, str(setting))
