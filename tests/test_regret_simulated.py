@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import copy
 from pathlib import Path
 
 import msgspec
@@ -50,7 +50,8 @@ def test_what_answers_a_finding_is_measured_on_top_though_a_replicate_is_as_nois
 
 @pytest.mark.parametrize(("arms", "expected"), [(1, 10.0), (2, 10.0), (4, 20.0)])
 def test_arms_start_beside_each_other_and_load_what_was_compiled(arms: int, expected: float) -> None:
-    script = replace(CASES["gpt"].script, startup_seconds=10.0)
+    script = copy.copy(CASES["gpt"].script)
+    script.startup_seconds = 10.0
     executor = simulated.OnTwoCores(script, simulated.MACHINES["shared"], seed=0)
 
     def starts(plan: Plan) -> list[float]:
