@@ -81,6 +81,7 @@ bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to 
 	$(RUN) -m bench.regret.simulated --out docs/benchmarks/regret-simulated --pieces build/regret-simulated
 	$(RUN) -m bench.crossover --out docs/benchmarks/crossover --pieces build/crossover
 	$(RUN) -m bench.first_gradients --out docs/benchmarks/first-gradients
+	$(RUN) -m bench.single_steps --out docs/benchmarks/single-steps
 	$(RUN) -m bench.turns --out docs/benchmarks/turns --pieces build/turns
 	$(RUN) -m bench.search_cost --out docs/benchmarks/search-cost --examples bert,gpt,lstm,resnet \
 	    --pieces build/search-cost
