@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hotlap.measure.parity.single_steps import single_steps
 from hotlap.measure.parity.verdict import ParityEvidence, RestoredSteps, judge, needs_single_steps
 from hotlap.records import Invariants, Parity, RestoredStep, Run, Steps
-from hotlap.render.quality import quality_details, quality_phrase
+from hotlap.render.quality import quality_details, quality_phrase, quality_word
 
 STEPS = 60
 ROWS = range(4, STEPS, 5)
@@ -126,6 +126,7 @@ def test_they_verify_what_the_trajectory_cannot() -> None:
     assert "Rounding alone changes the losses too much" in found.text
     assert quality_phrase(found) == "no difference found within 0.1 % over 12 single steps"
     assert any("Rounding alone" in it for it in quality_details(found))
+    assert quality_word(found) == "single steps", "the smoothed losses of longer runs differ by more than its limit"
 
 
 def test_the_text_says_how_steps_differ_that_do_not_verify_it() -> None:

@@ -48,7 +48,8 @@ class Restoring(Counting):
         asked = arm.instrument(KeepSteps)
         if asked is not None:
             self._kept = asked.steps if self.keeps else ()
-            return msgspec.structs.replace(run, kept_steps=self._kept)
+            notes = () if self.keeps else ("The model is too large.",)
+            return msgspec.structs.replace(run, kept_steps=self._kept, notes=notes)
         if arm.instrument(RestoreSteps) is None:
             return run
         plain = super()._run(msgspec.structs.replace(arm, plan=Plan(), instruments=()), steps, noise)
@@ -107,7 +108,8 @@ def test_without_kept_steps_the_trajectory_decides() -> None:
     study = search(executor, "half")
     assert not chosen(study) and not executor.of(RestoreSteps)
     verdict = outcomes(study)["half"].verdict
-    assert isinstance(verdict, NotVerified) and "single steps" not in verdict.reason
+    assert isinstance(verdict, NotVerified)
+    assert "start from could not be kept. The model is too large." in verdict.reason
 
 
 @pytest.mark.parametrize("nudge", [1e-6, 0.004])

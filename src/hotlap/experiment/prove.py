@@ -180,8 +180,8 @@ class ParityProver(Prover):
         if obstacle:
             return msgspec.structs.replace(found, text=f"{found.text} {obstacle}")
         restored = self._restored(plan)
-        if restored is None:
-            return found
+        if isinstance(restored, str):
+            return msgspec.structs.replace(found, text=f"{found.text} {restored}")
         known = [it for it in (*self._kinds(plan), *NUDGES) if (_owner(plan, it), it) in self._runs]
         return self._judge_by(plan, list(dict.fromkeys(known)), restored=restored)
 
@@ -198,14 +198,15 @@ class ParityProver(Prover):
             return ""
         return "The budget left no time to compare single steps, which show more."
 
-    def _restored(self, plan: Plan) -> RestoredSteps | None:
-        """Single steps from where the unmodified script's started; None where a run did not end well."""
+    def _restored(self, plan: Plan) -> RestoredSteps | str:
+        """Single steps from where the unmodified script's started, or why there are none."""
         kept = self._runs_of(plan, [self._keeping])[self._keeping]
         if not kept.kept_steps or not ran_through(kept):
-            return None
+            return " ".join(["What single steps start from could not be kept.", *kept.notes])
         runs = self._runs_of(plan, [_RESTORED, _CANDIDATE_RESTORED])
-        if not all(map(ran_through, runs.values())):
-            return None
+        failed = next((it for it in runs.values() if not ran_through(it)), None)
+        if failed is not None:
+            return f"In a run of single steps: {ending_text(failed.ending)}"
         return RestoredSteps(kept, runs[_RESTORED], runs[_CANDIDATE_RESTORED])
 
     def _judge_trajectory(self, plan: Plan) -> Parity | Failure:

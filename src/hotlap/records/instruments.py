@@ -16,7 +16,6 @@ from hotlap.records.workload import Plan, Setting
 FEWEST_KEPT_STEPS: Final = 5
 """Fewer single steps say nothing about a training."""
 
-
 KEPT_STEPS: Final = "HOTLAP_KEPT_STEPS"
 """The variable with the folder of :class:`KeepSteps` and :class:`RestoreSteps`."""
 

@@ -38,6 +38,8 @@ def quality_word(quality: Quality | None) -> str:
     if quality.verdict == "exact":
         return "exact"
     if quality.verdict == "within":
+        if isinstance(quality, Parity) and quality.single_steps:
+            return "single steps"
         limit = _limit(quality)
         return f"within {text.share(limit)}" if limit is not None else "no difference found"
     return "differ" if quality.verdict == "lost" else "unverified"

@@ -4,7 +4,8 @@ Where one unit in the last place of the weights soon moves the losses by per cen
 normalization or a high learning rate, two runs that compute the same part ways, and their losses say nothing about a
 lever. A step that starts from the same weights, buffers and optimizer state amplifies nothing. So some steps over the
 whole run start from there, and their losses are compared, and what they change of the weights: a fault that the losses
-of a long run would show, a step shows too. Cosines and errors are bounded as those of first gradients are (G2).
+of a long run would show, a step shows too. What healthy levers and faults differ by was measured in five networks
+(``bench.single_steps``).
 """
 
 from __future__ import annotations

@@ -23,6 +23,11 @@ _WORDS = (
 _OF_TRAINING = (
     Fact("exact", "the losses agree to the last bit"),
     Fact("within 0.1 %", "the smoothed losses of two runs from the same seed and batches never differ by more"),
+    Fact(
+        "single steps",
+        "steps from the same weights have the same losses and change them alike; rounding alone drives longer runs "
+        "apart",
+    ),
     Fact("not verified", "identical results could not be shown, for instance because the loss could not be read"),
     Fact("at most, bound", "the most that could be gained, not a promise"),
 )
