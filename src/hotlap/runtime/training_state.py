@@ -38,8 +38,7 @@ class TrainingState:
 
     def weights(self) -> list[Any]:
         """The weights that optimizers hold, each once."""
-        groups = (group for it in self.optimizers for group in it.param_groups)
-        return list({id(it): it for group in groups for it in group["params"]}.values())
+        return _weights_of(self.optimizers)
 
     @property
     def size_in_bytes(self) -> int:
@@ -77,8 +76,7 @@ class TrainingState:
     def sampled_gradients(self, optimizer: Any) -> dict[int, Any]:
         """The same elements of the gradients that an optimizer is about to use, by the identity of the weight. Raises
         :class:`OtherState` where one is sparse."""
-        held = TrainingState(self.torch, self.roots, [optimizer]).weights()
-        gradients = {id(it): it.grad for it in held if it.grad is not None}
+        gradients = {id(it): it.grad for it in _weights_of([optimizer]) if it.grad is not None}
         if any(it.layout is not self.torch.strided for it in gradients.values()):
             raise OtherState("a gradient is sparse")
         return {row: _sampled(it).to("cpu", self.torch.float64) for row, it in gradients.items()}
@@ -106,6 +104,11 @@ class TrainingState:
             return (held.float() if held.dtype is self.torch.bfloat16 else held).cpu().numpy()
         except TypeError as error:  # numpy has no such type
             raise OtherState(str(error)) from None
+
+
+def _weights_of(optimizers: Sequence[Any]) -> list[Any]:
+    groups = (group for it in optimizers for group in it.param_groups)
+    return list({id(it): it for group in groups for it in group["params"]}.values())
 
 
 def _sampled(weight: Any) -> Any:
