@@ -43,7 +43,7 @@ ONE_STANDARD_ERROR = 0.683
 """The confidence of an interval of one standard error on each side. It is enough for a lever that answers a finding,
 which is evidence besides the launches."""
 
-_NEUTRAL = 0.03
+NEUTRAL = 0.03
 """A lever that changes the time by a smaller share, next to the others, does not change what they gain. One that gains
 no more may do so by chance, and is measured again."""
 
@@ -103,7 +103,7 @@ def combine(
         for it, effect in effects.items():
             earlier.setdefault(it, []).append(effect)
         rest = Move(settings=tuple(it for it in group.settings if it not in dropped))
-        are_clear = all(effects[it].speed.speedup.value >= 1 + _NEUTRAL for it in rest.settings)
+        are_clear = all(effects[it].speed.speedup.value >= 1 + NEUTRAL for it in rest.settings)
         if rest.settings and are_clear and all(_is_neutral(effects[it]) for it in dropped):
             return taken.combination_within(group, rest, idle)
         group = rest
@@ -127,7 +127,7 @@ def _all_but_one(group: Move) -> list[Move]:
 
 
 def _is_neutral(effect: Comparison) -> bool:
-    return abs(math.log(effect.speed.speedup.value)) < math.log(1 + _NEUTRAL)
+    return abs(math.log(effect.speed.speedup.value)) < math.log(1 + NEUTRAL)
 
 
 def _to_drop(
@@ -220,7 +220,7 @@ class _Taken:
         interval in the best one reaches it: next to a lever with the same effect, a setting gains less than elsewhere.
         """
         here, everywhere = self.effect(setting, best), self._main_effect(setting)
-        if self.pays(here) and here.speed.speedup.value >= 1 + _NEUTRAL:
+        if self.pays(here) and here.speed.speedup.value >= 1 + NEUTRAL:
             return True
         if self.pays(here):
             return everywhere.speedup.value >= 1 + self.delta

@@ -19,7 +19,7 @@ from hotlap.experiment.findings import precedence
 from hotlap.experiment.trials import Trials
 from hotlap.measure.speed import error_within_launch
 from hotlap.procedures.budget import shortest_look_seconds
-from hotlap.procedures.combine import FEW, Combination, combine, shows_gain
+from hotlap.procedures.combine import FEW, NEUTRAL, Combination, combine, shows_gain
 from hotlap.procedures.launched import After, choose_launched
 from hotlap.procedures.parts import Part, beyond_noise, plan_of
 from hotlap.procedures.prospects import Prospect
@@ -227,7 +227,8 @@ def _chosen(trials: Trials, draft: StudyDraft, chosen: Combination | None, seen:
         comparison = chosen.idle.get(name)
         if name in chosen.parts:
             continue
-        if comparison is None or (not parts and not is_out_of_sight(comparison, trials.options.delta)):
+        looks_faster = comparison is not None and comparison.speed.speedup.value >= 1 + NEUTRAL
+        if comparison is None or looks_faster or (not parts and not is_out_of_sight(comparison, trials.options.delta)):
             left[name] = choices
             continue
         verdict = no_gain_within_launch(comparison, trials.options.goal)

@@ -1,7 +1,8 @@
-"""Measure levers that need a process of their own once more, on top of levers that a process can switch.
+"""Measure levers that may gain more next to those that were chosen once more, on top of these.
 
-What such a lever saves is a larger share of a faster step. Where the chosen levers make its cause worse, it saves more
-than it did by itself: in half precision a step allocates more tensors, for which the system must provide memory.
+What a lever with a process of its own saves is a larger share of a faster step. Where the chosen levers make its cause
+worse, it saves more than it did by itself: in half precision a step allocates more tensors, for which the system must
+provide memory.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from hotlap.experiment.failures import Failure
 from hotlap.experiment.findings import precedence
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Trials
+from hotlap.measure.speed import error_within_launch
 from hotlap.procedures.budget import RESERVE_MARGIN
-from hotlap.procedures.compose import Composition, one_for_each_cause, split
+from hotlap.procedures.combine import FEW, NEUTRAL
+from hotlap.procedures.compose import Composition, one_for_each_cause, split, switched_on_top
 from hotlap.procedures.joining import with_kept_memory
 from hotlap.procedures.parts import Part, beyond_noise, may_gain, plan_of
 from hotlap.procedures.prospects import Prospect
-from hotlap.procedures.screen import WORTH_SLOW_STARTS, Hopeful, Screened, screen
+from hotlap.procedures.screen import MOST_NOISE, WORTH_SLOW_STARTS, Hopeful, Screened, screen
 from hotlap.procedures.screenings import Screening, affordable_screening, screenings
 from hotlap.procedures.verify import last_resort_rounds, verification_cost
 from hotlap.records import Move, Plan
@@ -44,6 +47,7 @@ def with_the_best_on_top(
     if not any(it.comparison is not None for it in found.parts):
         return found
     found = with_kept_memory(trials, prover, found, prospects, noise)
+    found = _with_switched_ones(trials, draft, prover, found, prospects, noise)
     promising = _promising(trials, draft, prover, found, prospects, noise)
     is_limited = bool(trials.options.goal.objective.limits)
     likely = [it for it in promising if not is_limited and _is_likely(draft, prover, it)]
@@ -54,6 +58,39 @@ def with_the_best_on_top(
     grown = replace(both, spare=grown.spare)
     small = [it for it in likely if _looked_faster(trials, grown.left.get(it.lever.name))]
     return _with_all(trials, draft, prover, grown, small, noise) if len(small) > 1 else grown
+
+
+def _with_switched_ones(
+    trials: Trials, draft: StudyDraft, prover: Prover, found: Composition, prospects: Sequence[Prospect], noise: float
+) -> Composition:
+    """The same levers and those that a process can switch and that looked faster, if one launch on top of the chosen
+    ones shows their gain: next to half precision, another layout of memory gives more than without it.
+
+    Where the rounds of a lever differed by more than launches do, it looked faster by chance. So may one that gains
+    little in this launch, which is the second one to look.
+    """
+    firsts = {name: choices[0] for name, choices in found.left.items()}
+    least = WORTH_SLOW_STARTS if trials.starts_slowly else 1 + trials.options.delta
+
+    def looked_faster(name: str) -> bool:
+        first = firsts.get(name)
+        if first is None or first.comparison is None or (first.gain or 0.0) < least:
+            return False
+        return error_within_launch(first.comparison.speed) <= MOST_NOISE
+
+    switched = {it.lever.name: it for it in split(prospects)[0] if looked_faster(it.lever.name)}
+    names = sorted(switched, key=lambda it: firsts[it].gain or 0.0, reverse=True)[:FEW]
+    again = [replace(switched[it], settings=(firsts[it].setting,)) for it in names]
+    if not again:
+        return found
+    plan = plan_of(found.parts)
+    grown = plans_of.with_move(plan, Move(settings=tuple(it.settings[0] for it in again)))
+    trials.reserve_seconds = RESERVE_MARGIN * verification_cost(trials, prover, grown, last_resort_rounds(trials))
+    added, not_added = switched_on_top(trials, draft, plan, again, noise, to_come=1)
+    gaining_more = [it for it in added if it.comparison and it.comparison.speed.speedup.value >= 1 + NEUTRAL]
+    gaining_little = {it.lever: list(it.choices) for it in added if it not in gaining_more}
+    left = {name: it for name, it in found.left.items() if name not in names} | not_added | gaining_little
+    return replace(found, parts=(*found.parts, *gaining_more), left=left)
 
 
 def _looked_faster(trials: Trials, choices: Sequence[Screened] | None) -> bool:

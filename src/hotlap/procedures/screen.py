@@ -54,7 +54,9 @@ lever without a trial."""
 WORTH_SLOW_STARTS = 1.05
 """What a lever must promise to be worth many launches of a script that starts slowly."""
 
-_LEAST_NOISE, _MOST_NOISE = 0.015, 0.06
+_LEAST_NOISE, MOST_NOISE = 0.015, 0.06
+"""Between which the noise of one replicate is assumed to lie, as a share."""
+
 _ENOUGH_FOR_NOISE = 3
 
 
@@ -107,7 +109,7 @@ def noise_of_a_replicate(differences: Sequence[float]) -> float:
     if len(differences) < _ENOUGH_FOR_NOISE:
         return USUAL_LAUNCH_NOISE
     spread = math.sqrt(fmean(it * it for it in differences))
-    return max(_LEAST_NOISE, min(_MOST_NOISE, 2 * spread))
+    return max(_LEAST_NOISE, min(MOST_NOISE, 2 * spread))
 
 
 def screen(
