@@ -11,6 +11,7 @@ from fake_levers import lever, named
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from test_together import Counting, switchable
 
 from hotlap.errors import ScriptError
 from hotlap.experiment.costs import Costs, Shape
@@ -254,6 +255,37 @@ def test_costs_follow_the_median_of_the_last_replicates() -> None:
     assert costs.shape.step_seconds == pytest.approx(0.036, rel=0.2)
     learn(1.0)
     assert learn(20.0) == pytest.approx(first, rel=0.3)
+
+
+def test_steps_are_not_expected_to_be_longer_than_they_were_while_observed() -> None:
+    costs = Costs(2.0, Shape(step_seconds=0.1))
+    costs.learn_watched([0.5, 0.08, 0.08, 0.09, 0.07])
+    assert costs.shape.step_seconds == 0.08 and costs.of_steps(100) == pytest.approx(8.0)
+    for other in ([0.12] * 5, [0.076] * 5, []):
+        costs.learn_watched(other)
+        assert costs.shape.step_seconds == 0.08, "observing makes steps longer, and chance as much shorter"
+
+
+class SlowAtFirst(Counting):
+    """Something takes half of the machine while the script is observed for the first time."""
+
+    def launch(self, request: LaunchRequest) -> Run:
+        run = super().launch(request)
+        if not any(isinstance(it, Observe) for it in request.assignment.instruments):
+            return run
+        steps = msgspec.structs.replace(run.steps, wall_seconds=tuple(2 * it for it in run.steps.wall_seconds))
+        return msgspec.structs.replace(run, steps=steps)
+
+
+def test_a_disturbed_first_run_does_not_make_launches_shorter() -> None:
+    levers = {it: switchable(it) for it in ("one", "two", "three", "four")}
+    lengths = []
+    for kind in (Counting, SlowAtFirst):
+        executor = kind(script(step=0.05, startup=3.0))
+        tune(WORKLOAD, Options(budget_seconds=240), executor, levers=levers, clock=executor.clock)
+        first = next(it for it in executor.replicates if it.one_launch)
+        lengths.append(first.rounds * first.block_seconds)
+    assert lengths[0] == lengths[1]
 
 
 def test_one_launch_starts_each_lever_once() -> None:

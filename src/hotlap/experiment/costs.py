@@ -31,10 +31,14 @@ BLOCK_SECONDS = 0.3
 BLOCK_STEPS = 8
 FEWEST_BLOCK_STEPS = 2
 
+SHORTEST_STEP_SECONDS = 1e-6
+
 _WARM_UP_BLOCKS = 5
 """How many blocks a warm-up usually has: at least four, each half as long as those that count."""
 _WARM_UP_ROUNDS = 3
 """No warm-up is expected to take longer than so many rounds: calls that are alike settle soon."""
+_FAR_SHORTER = 1.1
+"""By less, two runs of the same steps may differ by chance, and what is expected too short takes time from a proof."""
 _BLOCK_MARGIN = 1.25
 _MORE_STEPS = 0.5
 """What each of several turns has more on average. A single turn has one step more at random as well, which the overhead
@@ -250,6 +254,13 @@ class Costs:
         if step_seconds is not None:
             self._step_seconds.append(step_seconds)
             self._learn_speedups(plans, turns)
+            self.shape = replace(self.shape, step_seconds=median_low(self._step_seconds))
+
+    def learn_watched(self, step_seconds: Sequence[float]) -> None:
+        """Correct the time of a step by the unmodified script's steps while it was observed, which makes them longer:
+        if they were far shorter all the same, something disturbed the run that the estimate is from."""
+        if step_seconds and _FAR_SHORTER * median(step_seconds) < self.shape.step_seconds:
+            self._step_seconds.append(max(SHORTEST_STEP_SECONDS, median(step_seconds)))
             self.shape = replace(self.shape, step_seconds=median_low(self._step_seconds))
 
     def learn_one_launch(self, plans: Sequence[Plan], turns: Replicate) -> None:

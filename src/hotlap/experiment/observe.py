@@ -16,6 +16,7 @@ from hotlap.experiment.costs import (
     FEWEST_ROUNDS,
     FEWEST_ROUNDS_OF_A_SHORT_SCRIPT,
     MOST_ROUNDS,
+    SHORTEST_STEP_SECONDS,
     Shape,
 )
 from hotlap.experiment.denied import failure_of, way_out
@@ -164,7 +165,7 @@ def _fewest_of_a_block(facts: ScriptFacts, *, wants_p99: bool) -> int:
 def _shape(run: Run, phases: PhaseAccount, fewest: int) -> tuple[Shape, tuple[str, ...]]:
     """The shape of a replicate that fits into a script that ends soon."""
     steps = run.steps.wall_seconds[warm_up_steps(run.steps) :]
-    step_seconds = max(1e-6, median(steps))
+    step_seconds = max(SHORTEST_STEP_SECONDS, median(steps))
     outside_share = phases.outside / phases.wall if phases.wall > 0 else 0.0
     if not isinstance(run.ending, Completed):
         turns = turns_of_a_block(_alike(run), max(fewest, math.ceil(BLOCK_SECONDS / step_seconds)))

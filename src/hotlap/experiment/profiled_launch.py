@@ -120,6 +120,7 @@ def take_profile(
     if not ran_through(run):
         draft.warn(f"The profiled launch failed. {ending_text(run.ending)} {_WITHOUT}")
         return known, bounds
+    trials.costs.learn_watched(run.steps.wall_seconds)
     profile = draft.attachment(ATTACHMENT, Profile) or with_evidence(known, run)
     if not profile.evidence.observed_steps:
         draft.warn(f"The profiled launch returned no evidence. {_WITHOUT}")
