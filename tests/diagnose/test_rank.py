@@ -24,6 +24,8 @@ from hotlap.records import (
     Setting,
 )
 
+KEEP, PAGES = "keep-freed-memory", "huge-pages"
+
 
 def finding(rule: str, kind: FindingKind = "cost", value: float = 0.0, line: int = 0, file: str = "a.py") -> Finding:
     site = CallSite(role="step", file=file, line=line) if line else None
@@ -88,17 +90,20 @@ def rule_that_explains(name: str, explains: str, found: Finding) -> Rule:
 
 def test_a_cause_is_merged_into_the_finding_it_explains(monkeypatch: pytest.MonkeyPatch) -> None:
     effect = msgspec.structs.replace(
-        finding("effect", value=0.6, line=3), evidence=("wait: 6 of 10 ms, 60 %",), remedy="Guess.", levers=("a",)
+        finding("effect", value=0.6, line=3), evidence=("wait: 6 of 10 ms, 60 %",), remedy="Guess.", levers=(PAGES,)
     )
     cause = msgspec.structs.replace(
-        finding("cause", value=0.6, line=3), evidence=("wait: 6 of 10 ms", "1 core"), remedy="Do it.", levers=("a", "b")
+        finding("cause", value=0.6, line=3),
+        evidence=("wait: 6 of 10 ms", "1 core"),
+        remedy="Do it.",
+        levers=(PAGES, KEEP),
     )
     known = rules_that_find(effect) | {"cause": rule_that_explains("cause", "effect", cause)}
     monkeypatch.setattr(rank, "all_rules", lambda: known)
     (found,) = diagnose(Profile())
     assert (found.rule, found.causes, found.share) == ("effect", ("cause",), effect.share)
     assert found.evidence == ("wait: 6 of 10 ms, 60 %", "1 core")
-    assert (found.remedy, found.levers) == ("Do it.", ("a", "b"))
+    assert (found.remedy, found.levers) == ("Do it.", (PAGES, KEEP))
 
 
 @pytest.mark.parametrize("kind", ["hint", "cost"])
@@ -193,3 +198,12 @@ def test_reads_in_every_step_rank_last() -> None:
     reads = rank.all_rules()["reads-in-every-step"]
     others = [it for it in rank.all_rules().values() if it.ranks_last]
     assert others == [reads]
+
+
+def test_a_finding_names_only_levers_that_can_be_tried_here() -> None:
+    """A kernel for NVIDIA's GPUs, and one for a script that accumulates gradients."""
+    effect = msgspec.structs.replace(finding("effect", value=0.6), levers=("liger-kernels", KEEP, "no-sync"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rank, "all_rules", lambda: rules_that_find(effect))
+        (found,) = diagnose(Profile())
+    assert found.levers == (KEEP,)

@@ -175,3 +175,19 @@ def test_where_the_budget_ended_before_a_plan_what_looked_faster_is_named() -> N
     changed, unverified = found.details
     assert "but changed the results" in changed
     assert unverified == "Faster, but not verified: compile 1.40x in one replicate. No losses were seen."
+
+
+WIDE = Estimate(value=7.37, low=0.2, high=270.0)
+
+
+def test_a_look_whose_rounds_differ_too_much_is_no_figure_of_the_headline() -> None:
+    """Seen where two searches and a test suite shared two cores: threads 7.37x, of two rounds."""
+    threads = Outcome(lever="cpu-threads", verdict=Seen(speedup=7.37, rounds=2, within_launch=WIDE))
+    pages = Outcome(lever="huge-pages", verdict=Seen(speedup=1.14, rounds=7))
+    alone = headline(msgspec.structs.replace(fakes.QUICK_LOOK, outcomes=(threads,)))
+    assert alone.sentence == "Quick look, nothing proved: rounds differed too much to say what levers give."
+    both = headline(msgspec.structs.replace(fakes.QUICK_LOOK, outcomes=(threads, pages)))
+    assert both.sentence == "Quick look, nothing proved: huge-pages 1.14x in one replicate, without an interval."
+    for found in (alone, both):
+        assert "Rounds within one launch differed too much to say what cpu-threads gives." in found.details
+        assert "7.37" not in " ".join((found.sentence, *found.details))

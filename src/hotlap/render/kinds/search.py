@@ -221,12 +221,15 @@ def _quick_look(study: Study) -> Headline:
     """The measurements of a quick look, without a claim."""
     looked = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, Seen)]
     hidden = [(lever, it) for lever, it in looked if exceeds_bound(it)]
+    unclear = [lever for lever, it in looked if not exceeds_bound(it) and _rounds_differ(it)]
     metric = _other_metric(study)
     better = [(text.one_line(lever), it) for lever, it in _best_of(looked) if it.speedup > 1]
     if better:
         sentence = f"Quick look, nothing proved: {_looks(better, metric)}."
     elif hidden:
         sentence = "Quick look, nothing proved: one replicate of each lever showed no gain, or more than is possible."
+    elif unclear:
+        sentence = "Quick look, nothing proved: rounds differed too much to say what levers give."
     elif looked:
         did_better = f"had less {metric}" if metric else "was faster"
         sentence = f"Quick look, nothing proved: no lever that was measured {did_better} in one replicate."
@@ -235,6 +238,7 @@ def _quick_look(study: Study) -> Headline:
     details = list(_unverified(study))
     details += [text.sentence(study.status_text)] if study.status_text else []
     details += [_hidden_words(hidden)] if hidden else []
+    details += [_unclear_words(unclear)] if unclear else []
     details += step_words(study)
     costliest = _costliest(study)
     if costliest is not None:
@@ -257,21 +261,19 @@ def _is_worth_naming(it: Seen) -> bool:
 
 def _best_of(looked: Sequence[tuple[str, Seen]]) -> list[tuple[str, Seen]]:
     """Those that looked best, without those that noise hides."""
-    possible = (it for it in looked if not exceeds_bound(it[1]))
+    possible = (it for it in looked if not exceeds_bound(it[1]) and not _rounds_differ(it[1]))
     return sorted(possible, key=lambda it: -it[1].speedup)[:_SEEN_SHOWN]
 
 
 def _looks(better: Sequence[tuple[str, Seen]], metric: str) -> str:
     """What was seen, and where: levers that a process switched have an interval over its rounds."""
     within = [
-        f"{lever} {text.ratio_in_interval(it.within_launch)}"
-        for lever, it in better
-        if it.within_launch is not None and text.is_worth_showing(it.within_launch)
+        f"{lever} {text.ratio_in_interval(it.within_launch)}" for lever, it in better if it.within_launch is not None
     ]
     others = [
         f"{lever} {text.ratio(1 / it.speedup if metric else it.speedup)}"
         for lever, it in better
-        if it.within_launch is None or not text.is_worth_showing(it.within_launch)
+        if it.within_launch is None
     ]
     of_what = f"{metric} with " if metric else ""
     parts = [f"{text.listed(within)} within one launch"] if within else []
@@ -289,6 +291,16 @@ def _hidden_words(hidden: Sequence[tuple[str, Seen]]) -> str:
     """Levers of which more was measured than arithmetic allows, with what it allows."""
     at_most = [f"{text.one_line(lever)} ({text.ratio(it.bound or 0.0)} at most)" for lever, it in hidden[:_SEEN_SHOWN]]
     return f"Noise hides what these give, since more was measured than is possible: {text.listed(at_most)}."
+
+
+def _rounds_differ(it: Seen) -> bool:
+    """Whether the rounds of a launch differed so much that it says nothing on what a lever gives."""
+    return it.within_launch is not None and not text.is_worth_showing(it.within_launch)
+
+
+def _unclear_words(levers: Sequence[str]) -> str:
+    named = text.listed([text.one_line(it) for it in levers[:_SEEN_SHOWN]])
+    return f"Rounds within one launch differed too much to say what {named} {'gives' if len(levers) == 1 else 'give'}."
 
 
 def _so_far(study: Study) -> str:
