@@ -70,6 +70,31 @@ def test_what_answers_the_main_finding_is_proved_before_the_budget_ends(
     assert [it.lever for it in study.plan.settings] == ["mixed-precision"]
 
 
+class SettlesLate(Recording):
+    """The first launch that switches is not settled before its time is over: it shows one round, which says nothing."""
+
+    def take_turns(self, request: TurnRequest) -> Replicate:
+        is_first = request.one_launch and not any("mixed-precision" in it for it in self.compared)
+        began = self.seconds
+        turns = super().take_turns(request)
+        if not is_first:
+            return turns
+        self._pass_time(max(0.0, (request.most_seconds or 0.0) - (self.seconds - began)))
+        return msgspec.structs.replace(turns, rounds=tuple(it[:1] for it in turns.rounds))
+
+
+@pytest.mark.parametrize("minutes", [2.5, 3, 4])
+def test_what_was_cut_before_it_showed_anything_comes_before_what_answers_nothing(
+    monkeypatch: pytest.MonkeyPatch, minutes: float
+) -> None:
+    answered_by(monkeypatch, ["mixed-precision"], share=0.6)
+    executor = SettlesLate(FakeScript(effects=EFFECTS, startup_seconds=5.0), 0)
+    levers = LEVERS | {"compile": replace(switchable("compile"), starts_slowly=True)}
+    tune(WORKLOAD, Options(budget_seconds=60 * minutes), executor, levers=levers, clock=executor.clock)
+    first, second, *_ = executor.compared
+    assert "mixed-precision" in first and "mixed-precision" in second
+
+
 @pytest.mark.parametrize("minutes", [2, 3, 4, 6])
 def test_it_comes_first_however_slowly_the_script_starts(monkeypatch: pytest.MonkeyPatch, minutes: float) -> None:
     _, executor = search(monkeypatch, answers=("mixed-precision",), startup=30.0, minutes=minutes)

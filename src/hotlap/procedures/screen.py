@@ -167,9 +167,15 @@ def screen(
     return by_gain(hopeful)
 
 
-def by_gain(hopeful: Hopeful) -> Hopeful:
-    """The same, in order of the gains of their best settings."""
-    return dict(sorted(hopeful.items(), key=lambda it: -(it[1][0].gain or 1.0)))
+def by_gain(hopeful: Hopeful, prospects: Sequence[Prospect] = ()) -> Hopeful:
+    """The same, in order of the gains of their best settings; where these are the same or unknown, in that of the
+    prospects."""
+    places = {it.lever.name: place for place, it in enumerate(prospects)}
+
+    def order(name: str) -> tuple[float, int]:
+        return -(hopeful[name][0].gain or 1.0), places.get(name, len(places))
+
+    return {name: hopeful[name] for name in sorted(hopeful, key=order)}
 
 
 def _place_among(prospects: Sequence[Prospect]) -> Callable[[Setting], int]:
@@ -251,7 +257,7 @@ def _measure(
             failures[failed] = turns
             waiting.remove(failed)
             continue
-        if isinstance(turns, Failure) and screening.one_launch:
+        if isinstance(turns, Failure) and screening.one_launch and not turns.cut:
             switchable = ()  # it may train if nothing is switched
             continue
         waiting = [it for it in waiting if it not in group]

@@ -245,7 +245,7 @@ class Search(Ladder):
         now = [it for it in prospects if it not in later]
         if not at_once or not now:
             return super()._screened(prospects, again)
-        found = by_gain(self._try_at_once(now))
+        found = by_gain(self._try_at_once(now), now)
         return found | {it.lever.name: [Screened(one) for one in it.settings] for it in later}
 
     def _changes_learning(self, settings: Sequence[Setting]) -> bool:

@@ -44,10 +44,14 @@ def with_a_slow_one(
 
     It is measured in one launch with its first setting; where that fails, the others remain. It is taken only if the
     proof, where its results are good at first sight, and the verification still fit after that. That launch leaves time
-    for one with the levers of the ``prospects`` that need a process of their own.
+    for one with the levers of the ``prospects`` that need a process of their own. Levers whose launch the budget cut
+    before it showed anything come first.
     """
     found = with_kept_memory(trials, prover, found, prospects, noise)
     switched, launched = split(waiting)[0], [it for it in split(prospects)[1] if it.lever.name in found.left]
+    names = {it.lever.name for it in split(prospects)[0]} - {it.lever.name for it in waiting}
+    if any(found.left[it][0].gain is None for it in names & found.left.keys()):
+        return found
     if not switched or math.prod(it.gain or 1.0 for it in found.parts) >= CLEAR:
         return found
     (one, *_) = switched
