@@ -198,12 +198,3 @@ def test_reads_in_every_step_rank_last() -> None:
     reads = rank.all_rules()["reads-in-every-step"]
     others = [it for it in rank.all_rules().values() if it.ranks_last]
     assert others == [reads]
-
-
-def test_a_finding_names_only_levers_that_can_be_tried_here() -> None:
-    """A kernel for NVIDIA's GPUs, and one for a script that accumulates gradients."""
-    effect = msgspec.structs.replace(finding("effect", value=0.6), levers=("liger-kernels", KEEP, "no-sync"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rank, "all_rules", lambda: rules_that_find(effect))
-        (found,) = diagnose(Profile())
-    assert found.levers == (KEEP,)

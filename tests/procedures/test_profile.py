@@ -293,6 +293,17 @@ def test_a_search_spends_only_a_share_of_its_budget_on_causes(evidence: Path, mo
 # -- in a search ------------------------------------------------------------------------------------
 
 
+def test_a_profile_advises_only_levers_that_can_be_tried_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search says why the others cannot: a kernel for NVIDIA's GPUs, and what exchanges gradients."""
+    found = costs("small-operators", 0.4, "liger-kernels", "keep-freed-memory", "no-sync")
+    monkeypatch.setattr(findings_of, "diagnose", lambda known: (found,))
+    executor = FakeExecutor(FakeScript())
+    (advised,) = profile(WORKLOAD, Options(), executor, clock=executor.clock).findings
+    assert advised.levers == ("keep-freed-memory",)
+    executor = FakeExecutor(FakeScript(effects=EFFECTS))
+    assert tune(WORKLOAD, Options(), executor, levers=LEVERS, clock=executor.clock).findings == (found,)
+
+
 def test_levers_that_answer_a_finding_go_first() -> None:
     levers = [lever("low", bound=1.2), lever("high", bound=5.0), lever("named", bound=1.1), lever("more", bound=1.1)]
     found = (costs("a", 0.05, "named"), costs("b", 0.3, "more"), costs("c", 0.1, "more"))

@@ -9,8 +9,7 @@ import msgspec
 from hotlap.diagnose.api import Rule, all_rules
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import RUN
-from hotlap.levers.api import all_levers
-from hotlap.records import Finding, Situation
+from hotlap.records import Finding
 
 _KINDS = ("wrong-numbers", "cost", "risk", "hint")
 
@@ -24,11 +23,9 @@ def diagnose(profile: Profile) -> tuple[Finding, ...]:
     A cost that depends on times of a disturbed measurement is marked, and comes after those that do not.
 
     A finding that explains another one at the same line (``Rule.explains``) is merged into it: one cause, one finding.
-    Of the levers that address a finding, it names those that can be tried here.
     """
     rules = all_rules()
     found = [_marked(finding, rule, profile) for rule in rules.values() for finding in rule.check(profile)]
-    found = _with_levers_of(profile.situation, found)
     steps = profile.run_account.step_share.value if profile.run_account is not None else 1.0
     return tuple(sorted(_explained(found, rules), key=lambda it: _order(it, rules[it.rule], steps)))
 
@@ -37,13 +34,6 @@ def _marked(finding: Finding, rule: Rule, profile: Profile) -> Finding:
     if finding.kind != "cost" or not profile.was_disturbed(rule.rests_on):
         return finding
     return msgspec.structs.replace(finding, disturbed=True)
-
-
-def _with_levers_of(situation: Situation, found: Sequence[Finding]) -> list[Finding]:
-    """The findings with those of their levers that can be tried in this situation."""
-    levers, named = all_levers(), {name for it in found for name in it.levers}
-    possible = {it for it in named if levers[it].obstacle(situation) is None}
-    return [msgspec.structs.replace(it, levers=tuple(name for name in it.levers if name in possible)) for it in found]
 
 
 def _explained(found: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:

@@ -9,23 +9,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from hotlap.diagnose import Profile, diagnose
 from hotlap.experiment.draft import StudyDraft
-from hotlap.records import Finding
+from hotlap.levers.api import all_levers
+from hotlap.records import Finding, Situation
 
 
-def note_findings(draft: StudyDraft, profile: Profile) -> tuple[Finding, ...]:
+def note_findings(draft: StudyDraft, profile: Profile, *, advises: bool = False) -> tuple[Finding, ...]:
     """Apply the rules to the profile and write the findings into the study.
 
-    A rule that raises must not end the search: the study gets a warning instead, and no findings.
+    A study that tries levers says why some of them cannot be tried; one that only ``advises`` names none of these. A
+    rule that raises must not end the search: the study gets a warning instead, and no findings.
     """
     try:
         findings = diagnose(profile)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         draft.warn(f"Causes could not be checked: a rule failed ({type(error).__name__}: {error}). Please report it.")
         return ()
+    if advises:
+        findings = tuple(_with_possible_levers(it, profile.situation) for it in findings)
     draft.update(findings=findings)
     return findings
+
+
+def _with_possible_levers(finding: Finding, situation: Situation) -> Finding:
+    """The finding with those of its levers that can be tried in this situation."""
+    known = all_levers()
+    possible = (it for it in finding.levers if it in known and known[it].obstacle(situation) is None)
+    return msgspec.structs.replace(finding, levers=tuple(possible))
 
 
 def precedence(findings: Sequence[Finding], lever: str) -> tuple[float, float]:

@@ -59,9 +59,9 @@ def _measure(trials: Trials, draft: StudyDraft) -> None:
     known, _ = take_profile(trials, draft, observation, bounds)
     between_ranks = measured_rates(trials, draft, observation.facts, budget_share=_RATES_SHARE)
     known = msgspec.structs.replace(known, measured_rates=between_ranks.rates)
-    note_findings(draft, known)
+    note_findings(draft, known, advises=True)
     if trials.options.batch_sizes:
         rates = measure_batch_sizes(trials, draft, observation, machine)
         draft.update(batch_rates=rates)
-        note_findings(draft, msgspec.structs.replace(known, batch_rates=rates))
+        note_findings(draft, msgspec.structs.replace(known, batch_rates=rates), advises=True)
     draft.close("finished")
